@@ -32,6 +32,7 @@ from tui.actions import (
 )
 from tui.charts import DiagramMember, SliceDiagram, StripeDiagram
 from tui.keys import command_key, hidden_key
+from tui.lessons import in_app
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.plan_screen import PlanView
@@ -137,7 +138,7 @@ class BuildScreen(ModeScreen):
     def _lesson_disks(self, free: Collection[str]) -> list[str]:
         """Return the disks that the open lesson's step names if all of them are free, else none."""
         view = self.app.guide.view
-        text = view.step.text if view and view.step else ""
+        text = in_app(view.step.ready.text) if view and view.step else ""
         named = list(dict.fromkeys(_DISK_NAMES.findall(text)))
         return named if set(named) <= set(free) else []
 

@@ -17,7 +17,7 @@ from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, 
 from tui.dialogs import NumberScreen, VariantScreen
 from tui.drill_screen import drill_line
 from tui.keys import key_for
-from tui.lessons import LETTERS, PLACES, LessonPanel
+from tui.lessons import LETTERS, PLACES, LessonPanel, in_app, read_at
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
 from tui.state import LabState
@@ -118,15 +118,16 @@ class LessonsScreen(ModeScreen):
         if step is None:
             then = "[b]n[/b] opens the next one, " if self._following() else ""
             return f"The lesson is done. {then}[b]Esc[/b] shows the course."
-        if step.must_answer:
-            letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.options, strict=False))
+        if step.must_answer and step.ready.ask:
+            letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.ready.ask.options, strict=False))
             return f"What do you expect? Answer with {letters}. A wrong guess costs nothing."
         if view.activity:
             return "Measuring the drives. [b]s[/b] stops it."
         if step.must_measure:
             return "[b]r[/b] measures on separate, emulated drives."
         if step.must_read_off:
-            where = f"{PLACES[step.read_at]}; " if step.read_at in PLACES else ""
+            place = PLACES.get(read_at(step.ready), "")
+            where = f"{place}; " if place else ""
             return f"{where}press [b]t[/b] to type the number."
         return "[b]1[/b] shows the lab, [b]2[/b] builds; the lesson checks meanwhile. [b]F6[/b] returns here."
 
@@ -254,17 +255,18 @@ class LessonsScreen(ModeScreen):
             case "read_on":
                 return view is not None and (view.explanation is not None or bool(self._following()))
             case "answer":
-                return step is not None and isinstance(parameters[0], int) and parameters[0] < len(step.options)
+                ask = step.ready.ask if step else None
+                return ask is not None and isinstance(parameters[0], int) and parameters[0] < len(ask.options)
             case "type_number":
                 return step is not None and step.reading is not None
             case "hint":
-                return step is not None and len(step.hints) < step.hint_count
+                return step is not None and step.progress.hints < len(step.ready.hints)
             case "measure":
-                return bool(view and step and step.measures and not view.activity)
+                return bool(view and step and step.ready.apart and not view.activity)
             case "stop_measuring":
                 return bool(view and view.activity)
             case "do_step":
-                return bool(step and step.can_be_done and not step.measures and self.app.lab.is_open)
+                return bool(step and step.ready.do and not step.ready.apart and self.app.lab.is_open)
             case "again" | "variant":
                 return view is not None and self.app.lab.is_open
             case "language":
@@ -292,13 +294,14 @@ class LessonsScreen(ModeScreen):
 
     def action_answer(self, number: int) -> None:
         view = self.app.guide.view
-        if view and view.step and number < len(view.step.options):
-            self.app.guide.answer(view.step.options[number][0])
+        if view and view.step and (ask := view.step.ready.ask):
+            self.app.guide.answer([*ask.options][number])
 
     def action_type_number(self) -> None:
         view = self.app.guide.view
         if view and view.step and (reading := view.step.reading):
-            self.app.push_screen(NumberScreen(reading.question, reading.given, self.app.guide.answer))
+            question, given = in_app(reading.question_words), view.step.progress.reading
+            self.app.push_screen(NumberScreen(question, given, self.app.guide.answer))
 
     def action_hint(self) -> None:
         self.app.guide.hint()

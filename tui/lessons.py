@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -30,10 +31,10 @@ from lab.arrays.spec import ConsistencyPolicy
 from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
 from lab.checks.readings import RatioWithin, Source
 from lab.checks.state import CheckedState, DeepState
-from lab.errors import LabError, LessonError
+from lab.errors import LabError
 from lab.gates.decoding import parse_bytes
 from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPoints
-from lab.machine import parse_target
+from lab.machine import Target, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan
 from lab.session.monitor import Event, Snapshot
@@ -50,7 +51,7 @@ from tui.widgets import entitle
 if TYPE_CHECKING:
     from lab.experiments.schedule import RunProgress
     from lab.lessons.course import LessonWords, ReadyLesson, ReadyStep
-    from lab.lessons.engine import DisplayedCheck, StepView
+    from lab.lessons.engine import DisplayedStep, StepView
     from lab.lessons.student import CourseLine, LessonSession, Student
 
 FRESH_SECONDS = 2.0
@@ -220,30 +221,35 @@ class Guide:
         # Another program may have completed the step that was checked last.
         if step_view is None or step is None or step_view.step.id != step.id:
             step_view = engine.evaluate(attempt.lesson, attempt.progress, attempt.state_apart)
+        if step_view is not None:
+            # An answer or a hint may be newer than the last check.
+            step_view = replace(step_view, progress=attempt.progress.in_step(step_view.step.id))
         return LessonView(
             lesson=attempt.lesson,
             done_count=done,
             languages=self._languages or (attempt.lesson.language,),
             words=attempt.words,
             explanation=explanation_of(attempt, self._read_count) if self._read_count < done else None,
-            step=step_card(attempt, step, done, step_view) if step else None,
+            step=engine.displayed(attempt.words, step_view) if step_view else None,
             activity=self._activity,
             progress=self._fraction,
             elsewhere=target_words(attempt.progress.target, in_sentence=True) if self._is_elsewhere else "",
         )
 
     @property
-    def _is_elsewhere(self) -> bool:
-        target = self._frontend.lab.target
-        return bool(self._attempt and target and not self._attempt.is_in_lab_of(parse_target(target)))
+    def _target(self) -> Target | None:
+        """The target of the lab; None until it is known."""
+        return parse_target(self._frontend.lab.target) if self._frontend.lab.target else None
 
-    def _elsewhere_error(self, attempt: LessonSession) -> LessonError | None:
-        """Return the error of an action that must not run here because the lesson was started elsewhere, or None."""
-        if not self._is_elsewhere:
-            return None
-        place = target_words(attempt.progress.target, in_sentence=True)
-        hint = "restart the lesson, to begin it on this machine"
-        return LessonError(f"the lesson was started on {place}", hint=hint)
+    @property
+    def _is_elsewhere(self) -> bool:
+        return bool(self._attempt and self._target and not self._attempt.is_in_lab_of(self._target))
+
+    def _is_refused(self, attempt: LessonSession) -> bool:
+        """Show an error if the lesson was started on another machine. Return whether it was."""
+        if self._is_elsewhere and self._target:
+            self._frontend.attempt(partial(attempt.require_lab_of, self._target))
+        return self._is_elsewhere
 
     def hint_line(self) -> str | None:
         """Return one line of markup about the open lesson, for every screen; None if no lesson is open."""
@@ -265,7 +271,7 @@ class Guide:
         if view.step.must_measure:
             return f"{step}: [b]F6[/b], then [b]r[/b] to measure."
         if view.step.must_read_off:
-            there = PLACES.get(view.step.read_at, "")
+            there = PLACES.get(read_at(view.step.ready), "")
             place = f"{there}; " if there else ""
             return f"{step}: {place}[b]F6[/b], then [b]t[/b] to type the number."
         open_checks = [check.required for check in view.step.checks if not check.is_passed]
@@ -276,16 +282,18 @@ class Guide:
     def fault_to_read(self) -> FaultToRead | None:
         """Return the fault outcome that the student must read a number from now, or None."""
         step = self._step_to_read
-        return step.read_fault if step else None
+        return _read_fault(step.reading.source) if step and step.reading else None
 
     @property
     def result_to_read(self) -> str:
         """Return the id of the result that the student must read a number from now, or an empty string."""
         step = self._step_to_read
-        return step.read_result if step else ""
+        measure = getattr(step.reading.source, "measure", "") if step and step.reading else ""
+        record = self._attempt.results.get(measure) if self._attempt else None
+        return record.id if record else ""
 
     @property
-    def _step_to_read(self) -> StepCard | None:
+    def _step_to_read(self) -> DisplayedStep | None:
         """Return the current step if only the number to read is missing, else None."""
         view = self.view
         if view is None or view.step is None or view.explanation or view.elsewhere:
@@ -295,9 +303,9 @@ class Guide:
     def reading_line(self, mode: str) -> str | None:
         """Return the question about a number that this mode's screen shows, or None."""
         view, step = self.view, self._step_to_read
-        if view is None or step is None or step.reading is None or step.read_at != mode:
+        if view is None or step is None or step.reading is None or read_at(step.ready) != mode:
             return None
-        question = escape(step.reading.question)
+        question = escape(in_app(step.reading.question_words))
         return f"[b]F6[/b], then [b]t[/b] to type the number. Lesson {view.lesson.number}: {question}"
 
     # The actions of the keys.
@@ -322,18 +330,14 @@ class Guide:
         student = self._student
         if student is None:
             return
-        try:
-            files = student.find(lesson_id)
-            language = student.language_for(files, None)
-            ready = files.ready(student.state.seed if seed is None else seed, language)
-        except LabError as error:
-            self._frontend.show_error(error)
+        ready = self._frontend.attempt(partial(student.ready, lesson_id, seed=seed))
+        if ready is None:
             return
 
         def start() -> None:
             target = parse_target(self._frontend.lab.target)
             self._frontend.attempt(
-                lambda: self._set_attempt(student.start(lesson_id, target, seed=seed, language=language))
+                lambda: self._set_attempt(student.start(lesson_id, target, seed=seed, language=ready.language))
             )
 
         def check(session: LabSession) -> Plan | None:
@@ -351,15 +355,11 @@ class Guide:
             self.begin(attempt.lesson.id)
             return
 
-        def check(session: LabSession) -> Plan:
-            attempt.require_current()
-            return session.reset_all()
-
         def restart() -> None:
             attempt.restart()
             self._set_attempt(attempt)
 
-        self._frontend.ask(check, note=BLANK_NOTE, on_done=lambda: self._frontend.attempt(restart))
+        self._frontend.ask(attempt.clearing, note=BLANK_NOTE, on_done=lambda: self._frontend.attempt(restart))
 
     def answer(self, text: str) -> str:
         """Answer the step with a prediction or a number.
@@ -367,16 +367,11 @@ class Guide:
         Show an error about a prediction. Return an error about a number as a sentence, and otherwise an empty string.
         """
         attempt = self._attempt
-        step = attempt.step if attempt else None
-        if attempt is None or step is None or self._is_unread:
+        if attempt is None or attempt.step is None or self._is_unread:
             return ""
-        from lab.lessons.student import needs_lab
-
-        is_prediction = step.ask is not None and text in step.ask.options
+        is_prediction = attempt.predicts(text)
         try:
-            if not is_prediction and needs_lab(step) and (elsewhere := self._elsewhere_error(attempt)):
-                raise elsewhere
-            attempt.answer(text)
+            attempt.answer(text, self._target)
         except LabError as error:
             self.refresh()
             if is_prediction:
@@ -432,15 +427,13 @@ class Guide:
     def do_step(self) -> None:
         attempt = self._attempt
         step = attempt.step if attempt else None
-        if attempt is None or step is None:
-            return
-        if error := self._elsewhere_error(attempt):
-            self._frontend.show_error(error)
+        if attempt is None or step is None or self._is_refused(attempt):
             return
 
         def work(session: LabSession) -> None:
-            for action in step.do:
-                action.perform(session)
+            from lab.lessons.student import perform_actions
+
+            perform_actions(step.do, attempt, session)
             # Known data are not written by a plan, so the lab must reread the marks.
             session.rescan()
 
@@ -460,8 +453,7 @@ class Guide:
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:
             return False
-        if error := self._elsewhere_error(attempt):
-            self._frontend.show_error(error)
+        if self._is_refused(attempt):
             return True
         name = action.description
 
@@ -513,16 +505,6 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingCard:
-    """A number that the step asks for."""
-
-    question: str
-    """The question, with the unit in parentheses if there is one."""
-    given: str
-    """The number as typed; empty if it was not typed yet."""
-
-
-@dataclass(frozen=True, slots=True)
 class FaultToRead:
     """The fault outcome that contains the number that a step asks for."""
 
@@ -530,53 +512,6 @@ class FaultToRead:
     """Its id in the list on the Faults screen."""
     parts: tuple[str, ...]
     """The titles of the variants that contain the number. There may be none."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepCard:
-    """The current step."""
-
-    number: int
-    text: str
-    """The task, as Markdown."""
-    question: str
-    options: tuple[tuple[str, str], ...]
-    """(key, text) of each possible answer."""
-    answer: str
-    """The key of the chosen option; empty if the question is not answered yet."""
-    checks: tuple[DisplayedCheck, ...]
-    mistake: str
-    """The hint for a recognised mistake, as Markdown; empty if there is none."""
-    hints: tuple[str, ...]
-    hint_count: int
-    measures: tuple[str, ...]
-    """The names of the measurements and faults that the step runs in a separate lab."""
-    can_be_done: bool
-    reading: ReadingCard | None = None
-    read_at: str = ""
-    """The mode that shows the number; empty if the text says where it is."""
-    read_fault: FaultToRead | None = None
-    read_result: str = ""
-    """The id of the result that contains the number; empty if there is none."""
-
-    @property
-    def must_answer(self) -> bool:
-        return bool(self.question) and not self.answer
-
-    @property
-    def must_measure(self) -> bool:
-        """Whether a measurement must still run before its number can be read."""
-        return bool(self.measures) and not (self.reading and self._is_all_but_reading)
-
-    @property
-    def must_read_off(self) -> bool:
-        """Whether only the number is missing."""
-        return self.reading is not None and self._is_all_but_reading
-
-    @property
-    def _is_all_but_reading(self) -> bool:
-        # Reading the number is the last check.
-        return all(check.is_passed for check in self.checks[:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,7 +524,7 @@ class LessonView:
     words: LessonWords
     explanation: Explanation | None = None
     """An explanation that the student has not read yet, which is shown before the next step."""
-    step: StepCard | None = None
+    step: DisplayedStep | None = None
     """The current step; None if all steps are completed."""
     activity: str = ""
     """The name of the running measurement; empty if there is none."""
@@ -614,34 +549,12 @@ def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     return tuple(attempt.words.find(each.key, each.facts) for each in outcomes if each.key == "ratio-is")
 
 
-def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepView | None) -> StepCard:
-    """Return the current step with the result of its last check."""
-    from lab.lessons.engine import displayed, is_predicted
+def hints_in_app(step: DisplayedStep) -> tuple[str, ...]:
+    """Return the hints taken so far, as Markdown."""
+    from lab.lessons.course import BY_HAND
 
-    progress = attempt.progress.in_step(step.id)
-    shown = displayed(attempt.words, view) if view else None
-    read = step.read if is_predicted(step, progress) else None
-    record = attempt.results.get(getattr(read.source, "measure", "")) if read else None
-    unit = f" ({read.unit})" if read and read.unit else ""
-    solution = "".join(f"\n1. {step_in_app(action)}" for action in step.do)
-    hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
-    return StepCard(
-        number=number,
-        text=in_app(step.text.strip()),
-        question=step.ask.question if step.ask else "",
-        options=tuple(step.ask.options.items()) if step.ask else (),
-        answer=progress.answer,
-        checks=shown.checks if shown else (),
-        mistake=in_app(shown.mistake.hint.strip()) if shown and shown.mistake else "",
-        hints=hints,
-        hint_count=len(step.hints),
-        measures=tuple(action.description for action in step.apart),
-        can_be_done=bool(step.do),
-        reading=ReadingCard(f"{in_app(read.question)}{unit}", progress.reading) if read else None,
-        read_at=_read_at(step) if read else "",
-        read_fault=_read_fault(read.source) if read else None,
-        read_result=record.id if record else "",
-    )
+    solution = "".join(f"\n1. {step_in_app(action)}" for action in step.ready.do)
+    return tuple(in_app(hint.replace(BY_HAND, solution)) for hint in step.ready.hints[: step.progress.hints])
 
 
 def _read_fault(source: Source) -> FaultToRead | None:
@@ -655,7 +568,8 @@ def _read_fault(source: Source) -> FaultToRead | None:
     return None
 
 
-def _read_at(step: ReadyStep) -> str:
+def read_at(step: ReadyStep) -> str:
+    """Return the mode that shows the number to read; an empty string if the step's text says where it is."""
     places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
     return next((places[type(action)] for action in step.apart if type(action) in places), "")
 
@@ -822,7 +736,7 @@ class LessonPanel(VerticalScroll):
         self._continue_key = continue_key
         self._keys = keys
         self._is_ready = False
-        self._options: tuple[object, ...] = ()
+        self._question: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="lesson-why"):
@@ -893,20 +807,19 @@ class LessonPanel(VerticalScroll):
         )
         self.query_one("#lesson-why").remove_class("-wrong")
 
-    def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
-        if old is None or old.text != step.text or old.number != step.number:
-            head = view.words.label("step-of", number=step.number + 1, count=len(view.lesson.steps))
-            goal = f"*{view.words.label('goal')}: {view.lesson.goal}*\n\n" if step.number == 0 else ""
-            self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
+    def _show_step(self, view: LessonView, step: DisplayedStep, old: DisplayedStep | None, glyphs: Glyphs) -> None:
+        if old is None or old.ready is not step.ready:
+            head = view.words.label("step-of", number=view.done_count + 1, count=len(view.lesson.steps))
+            goal = f"*{view.words.label('goal')}: {view.lesson.goal}*\n\n" if view.done_count == 0 else ""
+            self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{in_app(step.ready.text.strip())}")
         self._show_question(view, step, glyphs)
         self._show_activity(view, glyphs)
         self._show_reading(view, step, glyphs)
         self.query_one("#lesson-checks", Static).update(self._checks(view, step, glyphs))
-        self._show_markdown(
-            "#lesson-mistake", f"**{view.words.label('mistake')}:** {step.mistake}" if step.mistake else ""
-        )
-        total = step.hint_count
-        numbered = enumerate(step.hints, start=1)
+        mistake = in_app(step.mistake.hint.strip()) if step.mistake else ""
+        self._show_markdown("#lesson-mistake", f"**{view.words.label('mistake')}:** {mistake}" if mistake else "")
+        total = len(step.ready.hints)
+        numbered = enumerate(hints_in_app(step), start=1)
         hints = [f"**{view.words.label('hint-of', number=number, count=total)}** {hint}" for number, hint in numbered]
         self._show_markdown("#lesson-hints", "\n\n".join(hints))
         self.query_one("#lesson-keys", Static).update(Content.from_markup(self._keys))
@@ -925,24 +838,25 @@ class LessonPanel(VerticalScroll):
             is_last = widget.id == "lesson-hints"
             self.call_after_refresh(self.scroll_end if is_last else widget.scroll_visible, animate=False)
 
-    def _show_question(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
-        self.query_one("#lesson-ask").display = bool(step.question)
-        options_shown = (step.number, step.question, step.options, step.answer)
-        if not step.question or options_shown == self._options:
+    def _show_question(self, view: LessonView, step: DisplayedStep, glyphs: Glyphs) -> None:
+        ask, answer = step.ready.ask, step.progress.answer
+        self.query_one("#lesson-ask").display = ask is not None
+        shown = (view.done_count, ask, answer)
+        if ask is None or shown == self._question:
             return
-        self._options = options_shown
+        self._question = shown
         self.query_one("#lesson-question", Static).update(
-            Content(f"{glyphs.cursor} {view.words.label('predict')}: {step.question}")
+            Content(f"{glyphs.cursor} {view.words.label('predict')}: {ask.question}")
         )
         options = self.query_one("#lesson-options", OptionList)
         options.clear_options()
-        for letter, (key, text) in zip(LETTERS, step.options, strict=False):
-            is_chosen = key == step.answer
+        for letter, (key, text) in zip(LETTERS, ask.options.items(), strict=False):
+            is_chosen = key == answer
             sign = glyphs.chosen if is_chosen else glyphs.not_chosen
             style = "bold $text-primary" if is_chosen else ""
             prompt = Content.assemble((f"{letter} ", "bold $footer-key-foreground"), (f"{sign} {text}", style))
             options.add_option(Option(prompt, id=key))
-        options.highlighted = next((i for i, (key, _) in enumerate(step.options) if key == step.answer), None)
+        options.highlighted = list(ask.options).index(answer) if answer in ask.options else None
 
     def _show_activity(self, view: LessonView, glyphs: Glyphs) -> None:
         widget = self.query_one("#lesson-activity", Static)
@@ -952,21 +866,21 @@ class LessonPanel(VerticalScroll):
         text = f"{glyphs.busy} {view.activity} {bar} {view.progress:.0%}"
         widget.update(Content.styled(text, "$text-primary"))
 
-    def _show_reading(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
+    def _show_reading(self, view: LessonView, step: DisplayedStep, glyphs: Glyphs) -> None:
         widget = self.query_one("#lesson-reading", Static)
-        reading = step.reading
+        reading, given = step.reading, step.progress.reading
         widget.display = reading is not None
         if reading is None:
             return
         widget.update(
             Content.assemble(
-                f"{glyphs.cursor} {view.words.label('read-off')}: {reading.question}",
+                f"{glyphs.cursor} {view.words.label('read-off')}: {in_app(reading.question_words)}",
                 ("\nt ", "bold $footer-key-foreground"),
-                (reading.given or "…", "bold $text-primary" if reading.given else "not bold $foreground-muted"),
+                (given or "…", "bold $text-primary" if given else "not bold $foreground-muted"),
             )
         )
 
-    def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
+    def _checks(self, view: LessonView, step: DisplayedStep, glyphs: Glyphs) -> Content:
         parts: list[tuple[str, str]] = [(view.words.label("checks"), "bold $primary")]
         if view.elsewhere:
             parts.append((f"\n{glyphs.notice} not checked here: started on {view.elsewhere}", "$text-warning"))

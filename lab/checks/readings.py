@@ -348,6 +348,11 @@ class Reading:
         return self.times * (value if self.source.is_plain else value / UNITS[self.unit])
 
     @property
+    def question_words(self) -> str:
+        """The question, with the unit in parentheses if there is one."""
+        return f"{self.question} ({self.unit})" if self.unit else self.question
+
+    @property
     def requirement_key(self) -> str:
         return "reading.result" if self.source.is_of_result else "reading"
 

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from lab.cli.arguments import flag
 from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, require_shared, table
-from lab.cli.lesson import PASSED, print_page, print_sound
+from lab.cli.lesson import PASSED, print_page, verify_files
 from lab.cli.session import add_verbs, client_of
 from lab.drills import verbs
 from lab.drills.case import DrillCase, drill_lines, forget_drill, require_no_exam
@@ -154,14 +154,7 @@ def verify(
     if cluster:
         require_shared(files, catalogue().values(), is_proof=prove)
     chosen = {path: read_drill(path) for path in files or catalogue().values()}
-    if not prove:
-        print_sound(context, [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in chosen.items()])
-        return
-    from lab.cli.lesson import prove_and_print
-
-    for path, drill in chosen.items():
-        context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))
-    prove_and_print(context, (), chosen, seed, cluster)
+    verify_files(context, (), chosen, seed, cluster, is_proof=prove)
 
 
 def _folder(context: Context) -> Path:

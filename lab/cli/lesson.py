@@ -6,7 +6,6 @@ The student can use any other command between its commands.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -62,7 +61,6 @@ from lab.lessons.student import (
 )
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
-from lab.machine.target import target_words
 from lab.session.session import LabSession, open_session
 from lab.units import counted
 
@@ -173,8 +171,23 @@ def print_page(markdown: str) -> None:
     Console(width=min(100, Console().width)).print(Markdown(markdown))
 
 
-def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
-    """Print the files (id, path, kind, shell lines) that have no errors, with the shell lines of foreign files."""
+def verify_files(
+    context: Context,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    seeds: Sequence[str] | None,
+    cluster: str,
+    *,
+    is_proof: bool,
+) -> None:
+    """Prove these files, or print that they have no errors, in both cases with what those of others may do."""
+    files = [(each.lesson.id, each.path, FileKind.LESSON, each.shell_lines) for each in lessons]
+    files += [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in drills.items()]
+    if is_proof:
+        for _, path, kind, lines in files:
+            context.announce_foreign(path, kind, lines)
+        prove_and_print(context, lessons, drills, seeds, cluster)
+        return
     notes = {path: foreign_note(path, kind, lines) for _, path, kind, lines in files}
     foreign = [(name, foreign_lines(lines)) for name, path, _, lines in files if notes[path]]
     if context.json:
@@ -217,8 +230,7 @@ def _ask_figures(opened: LessonSession, step: ReadyStep) -> None:
         if isinstance(each, RunMeasurement):
             print_page(f"\n**{words.label('measure')}** `{each.by_hand()}`\n")
     if read is not None and is_predicted(step, opened.progress.in_step(step.id)):
-        unit = f" ({read.unit})" if read.unit else ""
-        print_page(f"\n**{words.label('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
+        print_page(f"\n**{words.label('read-off')}** {read.question_words}\n\n`raidlab lesson answer …`\n")
 
 
 def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
@@ -346,13 +358,12 @@ def _start(context: Context, verb: verbs.StartLesson) -> None:
         _show(context, before)
         return
     _require_needs(desk, files, anyway=verb.anyway)
-    chosen = desk.language_for(files, verb.language, _language_of_environment())
+    lesson = desk.ready(verb.name, seed=verb.seed, language=verb.language, fallback=_language_of_environment())
     with open_session(client_of(context, watches=False)) as session:
-        lesson = files.ready(desk.state.seed if verb.seed is None else verb.seed, chosen)
         if verb.reset:
             session.run(clearing_plan(session, lesson) or session.reset_all())
         require_disks(session, lesson)
-    _show(context, desk.start(verb.name, context.target, seed=verb.seed, language=chosen))
+    _show(context, desk.start(verb.name, context.target, seed=verb.seed, language=lesson.language))
 
 
 def _show_open(context: Context, _: verbs.ShowLesson) -> None:
@@ -361,11 +372,8 @@ def _show_open(context: Context, _: verbs.ShowLesson) -> None:
 
 def _answer(context: Context, verb: verbs.Answer) -> int:
     opened = Student(context.host).require_lesson()
-    step = opened.step
-    is_prediction = step is not None and step.ask is not None and verb.text in step.ask.options
-    if not is_prediction and step is not None and needs_lab(step):
-        _require_here(context, opened)
-    opened.answer(verb.text)
+    step, is_prediction = opened.step, opened.predicts(verb.text)
+    opened.answer(verb.text, context.target)
     if step is None or step.ask is None or not is_prediction:
         return _print_results(context, opened, evaluate_step(opened, _opener(context)))
     if context.json:
@@ -379,7 +387,7 @@ def _answer(context: Context, verb: verbs.Answer) -> int:
 def _check(context: Context, _: verbs.CheckStep) -> int:
     opened = Student(context.host).require_lesson()
     if opened.step is not None and needs_lab(opened.step):
-        _require_here(context, opened)
+        opened.require_lab_of(context.target)
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
@@ -410,7 +418,7 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
         if not lines:
             context.narrator.notice("in this step you only have to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
-    _require_here(context, opened)
+    opened.require_lab_of(context.target)
     opened.note_help()
     view = carry_out(
         step.do,
@@ -424,16 +432,16 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
 
 def _measure(context: Context, verb: verbs.Measure) -> int:
     opened = Student(context.host).require_lesson()
-    _require_here(context, opened)
+    opened.require_lab_of(context.target)
     _do_apart(context, opened, RunMeasurement(measure=verb.name))
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
 def _reset(context: Context, _: verbs.ResetLesson) -> None:
     opened = Student(context.host).require_lesson()
-    _require_here(context, opened)
+    opened.require_lab_of(context.target)
     with open_session(client_of(context, watches=False)) as session:
-        session.run(session.reset_all())
+        session.run(opened.clearing(session))
     opened.restart()
     _show(context, opened)
 
@@ -468,29 +476,7 @@ def verify(
             raise SpecError(f"the course has errors:{listed}", hint="fix these, then verify it again")
         chosen = course.lessons
     drills = {} if files else {path: read_drill(path) for path in drill_files().values()}
-    if prove:
-        for each in chosen:
-            context.announce_foreign(each.path, FileKind.LESSON, each.shell_lines)
-        prove_and_print(context, chosen, drills, seed, cluster)
-        return
-    print_sound(
-        context,
-        [
-            *((each.lesson.id, each.path, FileKind.LESSON, each.shell_lines) for each in chosen),
-            *((drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in drills.items()),
-        ],
-    )
-
-
-def _require_here(context: Context, opened: LessonSession) -> None:
-    """Raises LessonError if the lesson was started on a different machine or in a different lab."""
-    started_on = opened.progress.target
-    if not opened.is_in_lab_of(context.target):
-        raise LessonError(
-            f"lesson {opened.lesson.id} was started on {target_words(started_on, in_sentence=True)} ('{started_on}'), "
-            f"and this command uses '{context.target}'",
-            hint=f"add --on {shlex.quote(started_on)}, or begin it here: raidlab lesson start NAME --again",
-        )
+    verify_files(context, chosen, drills, seed, cluster, is_proof=prove)
 
 
 def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from lab.checks.readings import Reading
 from lab.checks.state import CheckedState, CheckOutcome, all_hold
 from lab.errors import LessonError
 from lab.gates.decoding import FormatVersion
@@ -72,6 +73,7 @@ class StepView:
     """The result of evaluating the current step."""
 
     step: ReadyStep
+    progress: StepProgress
     checks: tuple[CheckView, ...]
     mistake: ReadyMistake | None
     is_done: bool
@@ -149,7 +151,7 @@ def evaluate(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> Step
             CheckView(step.read.requirement_key, {}, outcome.is_passed or _reading_place(step) in done.passed, outcome)
         )
     is_done = all(view.is_passed for view in views)
-    return StepView(step, tuple(views), None if is_done else _mistake(step, done.reading, lab), is_done)
+    return StepView(step, done, tuple(views), None if is_done else _mistake(step, done.reading, lab), is_done)
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
@@ -217,11 +219,32 @@ class DisplayedCheck:
 
 @dataclass(frozen=True, slots=True)
 class DisplayedStep:
-    """The checks of a step and a recognised mistake, for display."""
+    """A step with its checks and a recognised mistake, for display."""
 
+    ready: ReadyStep
+    progress: StepProgress
     checks: tuple[DisplayedCheck, ...]
     mistake: ReadyMistake | None
     """A recognised mistake; None before the prediction."""
+
+    @property
+    def reading(self) -> Reading | None:
+        """The number that the step asks for; None before the prediction, or if it asks for none."""
+        return self.ready.read if is_predicted(self.ready, self.progress) else None
+
+    @property
+    def must_answer(self) -> bool:
+        return not is_predicted(self.ready, self.progress)
+
+    @property
+    def must_measure(self) -> bool:
+        """Whether a measurement must still run before its number can be read."""
+        return bool(self.ready.apart) and not self.must_read_off
+
+    @property
+    def must_read_off(self) -> bool:
+        """Whether only the number is missing, whose check is the last one."""
+        return self.reading is not None and all(check.is_passed for check in self.checks[:-1])
 
 
 def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
@@ -241,10 +264,10 @@ def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
         question = DisplayedCheck(asked.name, words.requirement(asked.name, asked.facts), "", is_passed=False)
         count = len(view.checks) - 1
         later = DisplayedCheck("later", words.requirement("later", {"count": count}), "", is_passed=False)
-        return DisplayedStep((question, later) if count else (question,), None)
+        return DisplayedStep(step, view.progress, (question, later) if count else (question,), None)
     hides_figures = step.read is not None and step.read.source.is_of_result and not view.checks[-1].is_passed
     checks = (_displayed_check(words, step, check, hides_figures=hides_figures) for check in view.checks)
-    return DisplayedStep(tuple(checks), view.mistake)
+    return DisplayedStep(step, view.progress, tuple(checks), view.mistake)
 
 
 def _displayed_check(words: LessonWords, step: ReadyStep, check: CheckView, *, hides_figures: bool) -> DisplayedCheck:

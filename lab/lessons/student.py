@@ -7,6 +7,7 @@ language, and the progress in every lesson.
 
 from __future__ import annotations
 
+import shlex
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -57,6 +58,7 @@ from lab.lessons.course import (
 from lab.lessons.engine import FORMAT_VERSION, Progress, StepView
 from lab.machine import Host, Target, parse_target
 from lab.machine.state_folder import StateFolder
+from lab.machine.target import target_words
 from lab.measure.samples import DiskCounters
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
@@ -281,16 +283,33 @@ class LessonSession:
             # A target that this version does not know.
             return self.progress.target == str(target)
 
+    def require_lab_of(self, target: Target) -> None:
+        """Raises LessonError if the lesson was started on a different machine or in a different lab."""
+        if not self.is_in_lab_of(target):
+            began = self.progress.target
+            raise LessonError(
+                f"lesson {self.lesson.id} was started on {target_words(began, in_sentence=True)} ('{began}'), and this "
+                f"is '{target}'",
+                hint=f"add --on {shlex.quote(began)}, or begin it here: raidlab lesson start NAME --again",
+            )
+
     @property
     def state_apart(self) -> CheckedState:
         """The state for checks that need no open lab: measurements, scenarios and crash points of this lesson."""
         return CheckedState(results=self.results, played=self._played, points=self._points)
 
-    def answer(self, text: str) -> None:
-        """Answer the question of the current step, or enter its reading.
+    def predicts(self, text: str) -> bool:
+        """Whether ``text`` is one of the predictions that the current step offers."""
+        return bool(self.step and self.step.ask and text in self.step.ask.options)
 
-        Raises the errors of ``engine.answer``, and LessonError if another program has completed the step.
+    def answer(self, text: str, target: Target | None = None) -> None:
+        """Answer the question of the current step, or enter its reading, which may depend on the lab of ``target``.
+
+        Raises the errors of ``engine.answer``, and LessonError if the lesson was started elsewhere, or if another
+        program has completed the step.
         """
+        if target and self.step and needs_lab(self.step) and not self.predicts(text):
+            self.require_lab_of(target)
         self._change_step(lambda progress: engine.answer(self.lesson, progress, text))
 
     def hint(self) -> str:
@@ -324,16 +343,14 @@ class LessonSession:
             self._change(note)
         return view
 
-    def require_current(self) -> None:
-        """Raises LessonError if another program has started the lesson again."""
+    def clearing(self, session: LabSession) -> Plan:
+        """Return the plan that blanks the disks before ``restart``. Raises its errors, and DrillError."""
         self._newest()
+        return session.reset_all()
 
     def restart(self) -> None:
-        """Begin the lesson again. Call ``require_current`` before disks are made blank for this.
-
-        Raises LessonError if another program has started the lesson again.
-        """
-        self.require_current()
+        """Begin the lesson again. Raises LessonError if another program has started the lesson again."""
+        self._newest()
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
         self._found.clear()
         self._store_progress(fresh)
@@ -479,18 +496,22 @@ class Student:
         stored = self.state.language or fallback
         return stored if stored in files.languages and stored in word_languages() else SOURCE_LANGUAGE
 
-    def start(
-        self, word: str, target: Target, *, seed: str | None = None, language: str = SOURCE_LANGUAGE
-    ) -> LessonSession:
-        """Open a lesson at its beginning. Without ``seed`` the previous seed is used."""
+    def ready(
+        self, word: str, *, seed: str | None = None, language: str | None = None, fallback: str = SOURCE_LANGUAGE
+    ) -> ReadyLesson:
+        """Return a lesson, by default with the previous seed and language. Raises the errors of ``language_for``."""
         files = self.find(word)
-        desk = self.state
-        chosen = desk.seed if seed is None else seed
-        lesson = files.ready(chosen, language)
+        return files.ready(self.state.seed if seed is None else seed, self.language_for(files, language, fallback))
+
+    def start(
+        self, word: str, target: Target, *, seed: str | None = None, language: str | None = None
+    ) -> LessonSession:
+        """Open a lesson at its beginning, by default with the previous seed and language."""
+        lesson = self.ready(word, seed=seed, language=language)
         progress = engine.begin(lesson, target=str(target), now_utc=utc_text(self._host.clock))
-        name = _stored_name(word, files)
+        name = _stored_name(word, lesson.id)
         self._store.store_progress(progress)
-        self._store.store_desk(StudentState(lesson=name, seed=chosen, language=language))
+        self._store.store_desk(StudentState(lesson=name, seed=lesson.seed, language=lesson.language))
         opened = self._opened(lesson, progress, name)
         for name, (_, text) in lesson.measures.items():
             self._store.store_experiment(f"{lesson.id}-{name}", text)
@@ -501,7 +522,7 @@ class Student:
         progress = self._store.progress(files.lesson.id)
         if progress is None:
             return None
-        name = _stored_name(word, files)
+        name = _stored_name(word, files.lesson.id)
         self._store.store_desk(msgspec.structs.replace(self.state, lesson=name))
         return self._opened(files.ready(progress.seed, progress.language), progress, name)
 
@@ -555,9 +576,9 @@ class Student:
             return None
 
 
-def _stored_name(word: str, files: LessonFiles) -> str:
+def _stored_name(word: str, lesson_id: str) -> str:
     """Return the stored name of an open lesson: its id if it is in the course, otherwise its path."""
-    return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
+    return str(Path(word).absolute()) if is_path(word) else lesson_id
 
 
 def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
@@ -758,14 +779,24 @@ def carry_out(
             view = None
             continue
         with opener() as session:
-            require_no_drill(session, opened.lesson)
-            require_mdadm(session.machine, opened.lesson.needs_mdadm, f"lesson {opened.lesson.id}")
             watch = Watch(opened, session)
-            for action in group:
-                before_action(action)
-                action.perform(session)
+            perform_actions(group, opened, session, before_action)
             view = watch.evaluate()
     return view or evaluate_step(opened, opener)
+
+
+def perform_actions(
+    actions: Iterable[Action],
+    opened: LessonSession,
+    session: LabSession,
+    before_action: Callable[[Action], None] = lambda _: None,
+) -> None:
+    """Run actions of the lesson in an open lab. Raises LabError, for example while a drill is open."""
+    require_no_drill(session, opened.lesson)
+    require_mdadm(session.machine, opened.lesson.needs_mdadm, f"lesson {opened.lesson.id}")
+    for action in actions:
+        before_action(action)
+        action.perform(session)
 
 
 def evaluate_step(opened: LessonSession, opener: Callable[[], AbstractContextManager[LabSession]]) -> StepView | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lab.lessons.engine import DisplayedStep
 from tests.tui.user import User
 from tests.unit.lessons.samples import LESSON
-from tui.lessons import LessonView, StepCard
+from tui.lessons import LessonView
 
 # The captured RAID 5 lies on disk01 to disk03, rebuilds its last member, and has md's own chunk.
 MINE = (
@@ -43,7 +44,7 @@ def view_of(user: User) -> LessonView:
     return user.app.guide.view
 
 
-def step_of(user: User) -> StepCard:
+def step_of(user: User) -> DisplayedStep:
     step = view_of(user).step
     assert step is not None
     return step

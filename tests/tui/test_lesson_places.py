@@ -62,11 +62,11 @@ async def test_a_new_hint_is_brought_into_sight_on_a_small_terminal(user: User) 
 async def test_letters_and_the_mouse_answer(user: User, lesson: str) -> None:
     await begin_on_its_screen(user, lesson)
     await user.press("b")
-    assert step_of(user).answer == "no"
+    assert step_of(user).progress.answer == "no"
     await user.read("1")
     await user.pilot.click(user.find(OptionList, "#lesson-options"), offset=(4, 0))
     await user.show()
-    assert step_of(user).answer == "yes"
+    assert step_of(user).progress.answer == "yes"
 
 
 async def test_another_language_keeps_the_place(user: User, lesson: str) -> None:

@@ -24,6 +24,7 @@ from tests.unit.lessons.test_likely_mistakes import JUDGED, OUTCOMES
 from tests.unit.lessons.untold import measured_all
 from tui.faults_screen import FaultView, scenario_view
 from tui.faults_screen import points_view as view_of_points
+from tui.lessons import read_at
 
 pytestmark = pytest.mark.wide
 
@@ -75,7 +76,7 @@ async def shows_what_is_read(user: User, key: str, mode: str, wanted: list[str])
     await user.until(lambda: user.app.guide.view is not None, "the lesson is open")
     step = step_of(user)
     assert step.must_read_off, [check for check in step.checks if not check.is_passed]
-    assert step.read_at == mode
+    assert read_at(step.ready) == mode
     await user.press(key)
     await user.see("t to type the number")
     for words in wanted:

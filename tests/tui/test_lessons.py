@@ -89,12 +89,12 @@ async def test_progress_in_a_lesson_survives_a_restart(start: Start, lesson: str
 
 async def test_a_word_of_ones_own_varies_the_lesson(user: User) -> None:
     await begin(user, "05-failing-and-rebuilding")
-    plain = step_of(user).text
+    plain = step_of(user).ready.text
     await user.press("6", "v")
     assert isinstance(user.screen, VariantScreen)
     await user.press(*"anna", "enter")
     await user.until(lambda: view_of(user).lesson.seed == "anna", "the lesson of anna")
-    assert step_of(user).text != plain
+    assert step_of(user).ready.text != plain
 
 
 async def test_a_number_can_be_typed_and_invalid_input_is_rejected_in_the_dialog(start: Start, tmp_path: Path) -> None:
@@ -160,11 +160,10 @@ async def test_a_lesson_of_another_machine_accepts_no_number_here(start: Start, 
         await begin(user, path)
         user.lab.target = "ssh:elsewhere"
         assert user.app.guide.answer("no") == "", "a prediction needs no lab"
-        assert step_of(user).answer == "no"
+        assert step_of(user).progress.answer == "no"
         assert "was started on" in user.app.guide.answer("12")
-        reading_card = step_of(user).reading
-        assert reading_card is not None
-        assert reading_card.given == ""
+        assert step_of(user).reading is not None
+        assert step_of(user).progress.reading == ""
 
 
 async def test_a_lesson_of_another_machine_is_not_measured_here(user: User) -> None:
@@ -269,5 +268,5 @@ async def test_a_step_that_another_program_completed_is_explained_and_gets_no_hi
     await user.until(lambda: any("completed by another program" in text for text in user.notifications), "the error")
     assert other.progress == Student(user.app.client.host).require_lesson().progress
     assert view_of(user).explanation is not None
-    assert step_of(user).number == 1
+    assert view_of(user).done_count == 1
     assert not any("raid5" in check.required for check in step_of(user).checks)

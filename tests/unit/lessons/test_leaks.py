@@ -11,8 +11,8 @@ from lab.checks.state import CheckedState
 from lab.lessons.course import TRIED_SEEDS, ReadyStep, word_languages, words_in
 from lab.lessons.engine import displayed
 from tests.unit.lessons.untold import (
+    all_in_app,
     files_of,
-    in_app,
     measured_all,
     shown_before,
     steps_of_the_course,
@@ -79,7 +79,7 @@ def test_no_number_is_shown_before_the_student_gives_it(
         if value is None:
             continue
         for done in ({}, *([{"answer": next(iter(step.ask.options))}] if step.ask else [])):
-            output = shown_before(lesson, step, lab, tmp_path, capsys, **done) + in_app(
+            output = shown_before(lesson, step, lab, tmp_path, capsys, **done) + all_in_app(
                 lesson, step, lab, tmp_path, **done
             )
             for form in written(output, step, value):
@@ -108,7 +108,7 @@ def test_the_right_prediction_is_shown_only_among_the_options(
         if step.ask is None or not step.ask.answer:
             continue
         lab = CheckedState(results=measured_all(lesson))
-        output = in_app(lesson, step, lab, tmp_path)
+        output = all_in_app(lesson, step, lab, tmp_path)
         option = step.ask.options[step.ask.answer]
         if len(option) > 12:
             assert output.count(option) == 1, (lesson.seed, option)

@@ -16,7 +16,7 @@ from lab.lessons.engine import StepView, displayed
 from tests.unit.lessons.samples import array, member, played, points, verified
 from tests.unit.lessons.test_checks import superblock
 from tests.unit.lessons.test_leaks import written
-from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, view_at
+from tests.unit.lessons.untold import all_in_app, files_of, iops_of, measured_all, view_at
 
 # Seed 1, Linux 6.1, mdadm 4.2, virtual time: 'raidlab fault run 17', 19, 15, 16 and 'raidlab fault points'.
 OUTCOMES: dict[int, dict[str, dict[str, str]]] = {
@@ -217,7 +217,7 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     assert message in keys, (typed, right, keys)
     plan = files_of(place[0]).lesson.step(place[1])
     if plan and plan.read and plan.read.value["get"].startswith(KNOWN_HERE_ALONE) and place != ALL_OF_THEM:
-        assert not written(in_app(lesson, step, lab, tmp_path), step, right)
+        assert not written(all_in_app(lesson, step, lab, tmp_path), step, right)
     # The message must not contain the right number.
     shown = displayed(words_in("en"), view)
     told = f"{right:.4g}"

@@ -111,16 +111,19 @@ def shown_before(
     return "\n".join(said)
 
 
-def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, **done: Any) -> str:
+def all_in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, **done: Any) -> str:
     """All texts of the step in the app."""
-    from tui.lessons import step_card
+    from tui.lessons import in_app
 
     opened = seat(lesson, step.id, folder, **done)
-    card = step_card(opened, step, 0, engine.evaluate(lesson, opened.progress, lab))
-    options = " ".join(text for _, text in card.options)
-    checks = " ".join(f"{check.required} {check.found}" for check in card.checks)
-    reading = card.reading.question if card.reading else ""
-    return " ".join((card.text, card.question, options, checks, card.mistake, reading))
+    view = engine.evaluate(lesson, opened.progress, lab)
+    assert view is not None
+    shown = engine.displayed(opened.words, view)
+    options = " ".join(step.ask.options.values()) if step.ask else ""
+    checks = " ".join(f"{check.required} {check.found}" for check in shown.checks)
+    question, mistake = step.ask.question if step.ask else "", in_app(shown.mistake.hint) if shown.mistake else ""
+    reading = in_app(shown.reading.question_words) if shown.reading else ""
+    return " ".join((in_app(step.text), question, options, checks, mistake, reading))
 
 
 def files_of(lesson_id: str) -> LessonFiles:
