@@ -79,23 +79,22 @@ if TYPE_CHECKING:
     from lab.frontend import ReadVerb, RunLine
 
 
-HELP = """\
-Type a key and Enter. Enter alone shows the state of the lab and the next step.
-?         what can be done now, with the keys
-b         build a first RAID 5
-build     compose an array choice by choice
-disk02    select a disk; md0 selects an array, or starts one that is stopped
-! LINE    run LINE as a root shell on the machine
-drill     disasters to practise on: drill list, drill start 1; drill help lists all
-log       the commands that ran last
-restart   restart a lost machine
-q         close the lab and quit
+_ALWAYS = """\
+b: Build a first RAID 5; if there is an array, choose level and disks.
+build: Compose an array choice by choice.
+disk02: Select a disk; md0 selects an array, or starts one that is stopped.
+! LINE: Run LINE as a root shell on the machine.
+drill: Disasters to practise on, with a verdict; drill help lists the commands.
+log, restart, q: The last commands; restart a lost machine; close the lab and quit.
 Commands of raidlab can be typed too, with raidlab in front or without:
-array fail md0 disk02    any command that changes arrays; its plan is shown first
-lesson list       the lessons; lesson start 1 begins one
-run               experiments; run NAME measures one
-results           what was measured; results show NAME
-raidlab --help    everything"""
+array fail md0 disk02: Any command that changes arrays; its plan is shown first.
+lesson list: The lessons; lesson start 1 begins one.
+run, results: Experiments, of which run NAME measures one; what was measured.
+raidlab --help: Everything."""
+HELP = f"""\
+Type a key and Enter. Enter alone shows the state of the lab and the next step.
+?: What can be done now, with the keys.
+{_ALWAYS}"""
 PACE_HELP = """\
 Time on this machine is virtual: you set the pace of its clock. Enter alone shows the time.
 , or pause         pause, or continue
@@ -300,7 +299,6 @@ def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
         yield f"{name}: stripes of {data} data and {parity} parity chunks."
 
 
-_OF_OPEN_DRILL = tuple(each for each in verbs.VERBS if issubclass(each, verbs.OpenDrillVerb))
 DRILL_HELP = "\n".join(
     [
         *(f"{each.words}: {each.summary()}" for each in verbs.VERBS),
@@ -310,7 +308,7 @@ DRILL_HELP = "\n".join(
         "gone, as after a power cut.",
     ]
 )
-SHORT_WORDS = {each.short_name() for each in _OF_OPEN_DRILL if each.key}
+SHORT_WORDS = {each.short_name() for each in verbs.VERBS if issubclass(each, verbs.OpenDrillVerb) and each.key}
 """The drill verbs that need no preceding ``drill`` while a drill is open."""
 _MAKING = "The drill is being set up. Its description follows."
 
@@ -409,28 +407,25 @@ class TextShell:
             self._session, self._shell = session, Shell(session)
         self.running_line = line
         self._print(f"# {line}\n")
-        threading.Thread(target=self._follow, args=(self._shell, line), name="shell", daemon=True).start()
+        work = partial(self._follow, self._shell, line)
+        self._app.beside("shell", work, on_done=self._end, on_error=lambda error: self._end(f"{error}\n"))
         return True
 
     def interrupt(self) -> None:
         """Send Ctrl-C to the command. The second call kills it."""
         if self._shell and self.running_line:
-            threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
+            self._app.beside("shell interrupt", self._shell.interrupt, on_done=lambda _: None)
 
-    def _follow(self, shell: Shell, line: str) -> None:
-        """Run a command on a separate thread, and pass its output and its end to the app's own thread."""
-        client, call = self._app.client, self._app.call
-        end = ""
+    def _follow(self, shell: Shell, line: str) -> str:
+        """Run a command on a separate thread, and return the line about its status, or an empty string."""
+        client = self._app.client
         forget = client.on_end(shell.interrupt)
         try:
             client.log.typed(line)
-            status = shell.run(line, on_output=lambda text: call(self._print, text)).status
-            end = f"(status {status})\n" if status else ""
-        except LabError as error:
-            end = f"{error}\n"
+            status = shell.run(line, on_output=partial(self._app.call, self._print)).status
+            return f"(status {status})\n" if status else ""
         finally:
             forget()
-            call(self._end, end)
 
     def _end(self, words: str) -> None:
         self._print(f"\n{words}" if self._is_line_open else words)
@@ -771,21 +766,13 @@ class TextApp(Frontend):
         self._line("You can type now, each followed by Enter:")
         for action in applying(self.lab):
             self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")
-        if self.lab.is_open:
-            self._line("b: Build. A good first RAID 5; if there is an array, a choice of level and disks.")
-            self._line("build: Compose an array choice by choice.")
-        self._line("drill: Disasters to practise on, with a verdict. drill help lists its commands.")
-        self._line("lesson list: The lessons; lesson start 1 begins the first.")
-        self._line("run, results: Experiments, and what was measured.")
-        self._line("! LINE: Run LINE as a root shell on the machine.")
-        self._line("log, restart, q: The last commands; restart a lost machine; quit.")
-        for disk in self.lab.disks:
-            self._line(disk_line(self.lab, disk))
+        self._line(_ALWAYS)
         if self.lab.pace:
             self._line(PACE_HELP)
         if self.drills.view:
             self._line(DRILL_HELP)
-        self._line("help lists the rest.")
+        for disk in self.lab.disks:
+            self._line(disk_line(self.lab, disk))
 
     def _help(self) -> None:
         self._line(f"{HELP}\n{PACE_HELP}" if self.lab.pace else HELP)

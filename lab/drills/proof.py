@@ -75,10 +75,7 @@ class DrillProver(Prover):
                 raise
             self._stack.close()
             session = self._open_lab(self._stack)
-            case = DrillCase.find(session.folder)
-            if case is None:
-                raise DrillError("the drill is no longer open in its lab") from None
-            self._desk = DrillDesk(session, case)
+            self._desk = DrillDesk(session, DrillCase.require(session.folder))
             self._desk.reset()
         self._is_first_way = False
 

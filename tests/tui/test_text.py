@@ -42,7 +42,7 @@ def test_b_shows_the_commands_and_only_yes_runs_them(talk: Talk, fake_lab: FakeL
 @pytest.mark.app(shows="raid5-checking")
 def test_a_disk_is_selected_by_its_number_and_failed_with_f(talk: Talk) -> None:
     talk.ask("2", "selected: disk02: 500 MiB file, member in md0, slot 1.")
-    heard = talk.ask("?", "help lists the rest.")
+    heard = talk.ask("?", "disk09: ")
     for line in ("f or fail: Fail. Mark the selected disk", "build: Compose an array", "drill: Disasters", "b: "):
         assert line in heard
     talk.ask("f", "mdadm --manage /dev/md0 --fail /dev/ubdb")
