@@ -1,12 +1,12 @@
-"""Compares two results by their figures, if they are comparable, and platforms by ratios only. Has no side effects.
+"""Compare two results by their figures if they are comparable, or platforms by ratios only. There are no side effects.
 
 Each ratio has an interval and a verdict. Platforms are compared by dimensionless figures only, because raw IOPS compare
 the disks, not the arrays.
 
-Virtual and physical platforms are compared (methodology M25) by speed-up over the platform's own single disk, share of
-theory, CPU cost and rebuild rate relative to that disk, each with an interval, and by the order of the arrays. The main
-question is which conclusions of the first platform (one level is faster than another) also hold on another platform,
-and which are reversed there.
+Virtual and physical platforms are compared (methodology M25) by speed-up over the platform's own single disk, by share
+of theory, and by CPU cost and rebuild rate relative to that disk, each with an interval. They are also compared by the
+order of the arrays. The main question is which conclusions of the first platform, such as that one level is faster than
+another, also hold on the other platform, and which are reversed there.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, 
 
 
 def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
-    """Whether the memory is equal, apart from a few MiB that the kernel uses and that vary from boot to boot."""
+    """Whether the memory is equal apart from a few MiB that the kernel uses, which vary from boot to boot."""
     least, most = sorted((first.memory_bytes, second.memory_bytes))
     return most - least <= _MEMORY_SLACK * most
 
@@ -144,7 +144,8 @@ class Compared:
     """Median of the first result."""
     second: float
     ratio: Ratio | None
-    """Ratio of the second to the first (Mann-Whitney, as the results are independent runs); None if meaningless."""
+    """Ratio of the second to the first, or None if meaningless. It is Mann-Whitney's, because the runs are independent.
+    """
     outcome: RatioOutcome
     """Verdict on the second result relative to the first."""
     reason: str
@@ -237,14 +238,14 @@ class Key(NamedTuple):
 def figures_of(record: ResultRecord) -> Mapping[Key, Row]:
     """Return all figures.
 
-    Repeats whose speed is invalid (0, NaN, infinite) are omitted, and so are figures without any valid repeat.
+    Repeats with an invalid speed (0, NaN, infinite) are omitted, and so are figures without any valid repeat.
     """
     valid = (replace(row, cells=tuple(c for c in row.cells if is_speed(row.section(c).iops))) for row in rows(record))
     return {Key(row.array, row.workload, row.phase, row.direction): row for row in valid if row.cells}
 
 
 def healthy_medians(record: ResultRecord) -> dict[tuple[str, str, str], float]:
-    """Map (array, workload, direction) to the median IOPS of the valid repeats on the array without failed members."""
+    """Map (array, workload, direction) to the median IOPS of the valid repeats that ran without failed members."""
     return {
         (key.array, key.workload, key.direction): median(_iops(row).values())
         for key, row in figures_of(record).items()
@@ -286,10 +287,10 @@ BaselinePair = tuple[str, str, str, str]
 def baseline_ratios(
     record: ResultRecord, medians: Mapping[tuple[str, str, str], float]
 ) -> Iterator[tuple[BaselinePair, float | None]]:
-    """Yield the ratio of each of the result's ``healthy_medians`` to that of the baseline.
+    """Yield the ratio of each of the result's ``healthy_medians`` to that of the baseline under the same load.
 
-    The baseline is the result's first single disk or, if it has none, its first array. The ratio is None where the
-    baseline was not measured.
+    The baseline is the result's first single disk or, if it has none, its first array. The ratio is None if the
+    baseline was not measured under that load.
     """
     # An array without valid figures has no medians, but remains the baseline.
     baseline = next(iter((*singles(record), *(array.name for array in record.arrays))), "")
@@ -348,16 +349,17 @@ class PlatformRow:
 class Agreement:
     """How similarly two platforms order the arrays.
 
-    For three or four arrays measured six times, tau has no meaningful interval. What is known about the order is the
-    set of pairs of arrays with a verdict on both platforms.
+    For three or four arrays that are measured six times, tau has no meaningful interval. The order is known only for
+    those pairs of arrays that have a verdict on both platforms.
     """
 
     platform: str
     what: str
     arrays: int
     tau: float
-    """Kendall's tau of the medians: 1 for the same order, -1 for the reverse; nan if all values of one side are
-    equal."""
+    """Kendall's tau of the medians, which is 1 for the same order, -1 for the reverse, and nan if one side's are all
+    equal.
+    """
     pairs: int
     told: int
     """Number of pairs of arrays with a verdict on both platforms."""

@@ -1,7 +1,7 @@
 """The checks and readings of lessons and drills for arrays, for the end of a drill, and for fault scenarios.
 
-All values describe the current state of the array, never the arguments with which it was created. Superblocks,
-counters, file systems and files that programs wrote can be read only with additional commands. They are gathered only
+All values describe the current state of the array, never the arguments with which it was created. Additional commands
+are necessary to read superblocks, counters, file systems, and files that programs wrote. Such data are gathered only
 for lessons with a check or a reading whose ``needs_disks`` is true (``lab.lessons.student``).
 """
 
@@ -190,8 +190,8 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The array has lost more members than its level tolerates, so it is ``broken`` or md/degraded is too high."""
 
     parity_members: int = 0
-    """Number of members that a parity level can lose, since an array of such a level is never ``broken`` (md.rst); 0 if
-    only the state counts.
+    """Number of members that an array of this parity level can lose, or 0 if only the state counts. It is needed
+    because such an array is never ``broken`` (md.rst).
     """
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -221,8 +221,8 @@ class DiskInArray(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class DiskOut(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
     """The array runs without this disk, which is faulty or not a member.
 
-    On the embedded kernel, a faulty disk is no longer a member when the next command runs, because md leaves it out
-    when the array is assembled again.
+    On the embedded kernel, every command assembles the array again. md leaves out a faulty disk then, so the disk is no
+    longer a member when the next command runs.
     """
 
     states = ("faulty", "not a member")
@@ -304,7 +304,7 @@ class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
-    """The known data were verified during this step with this verdict: ``intact``, ``changed`` or ``unreadable``."""
+    """The known data were verified during this step, and the verdict was ``intact``, ``changed`` or ``unreadable``."""
 
     lasts = True
     array: str = "md0"
@@ -359,7 +359,7 @@ def _degraded(status: ArrayStatus) -> CheckOutcome:
 
 
 _SHARE_READ = 0.8
-"""Minimum share of the component size that must be read or written for a disk to count as copied."""
+"""A disk counts as copied if at least this share of the component size was read or written."""
 
 
 class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
@@ -433,7 +433,7 @@ class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.copied"):
     """During this step, ``source`` was read and ``target`` was written from end to end, and ``target`` is in sync.
 
-    This is a replacement (``mdadm --replace``). A rebuild after a failure reads all other members instead.
+    This is what a replacement does (``mdadm --replace``). A rebuild after a failure reads all other members instead.
     """
 
     needs_disks = True
@@ -463,7 +463,7 @@ class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
-    """The requests to the array took at least this long in total during this step, according to its counters."""
+    """According to the array's counters, requests to it took at least this long in total during this step."""
 
     needs_disks = True
     lasts = True
@@ -551,7 +551,7 @@ def _events_behind(superblock: Superblock, lab: CheckedState) -> int:
 
 
 class PlaceWord(StrEnum):
-    """The property of a block that a reading asks for."""
+    """A property of a block that a reading can ask for."""
 
     STRIPE = "stripe"
     DISK = "disk"
@@ -645,22 +645,22 @@ class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @abstractmethod
     def holds(self, seen: DrillEnd) -> bool:
-        """Return whether the check holds."""
+        """Whether the check holds."""
 
 
 class SuperblockIs(StrEnum):
-    """What has become of a superblock since the beginning of the drill."""
+    """What has happened to a superblock since the drill began."""
 
     SAME = "same"
     """It belongs to the same array."""
     UNTOUCHED = "untouched"
     """It is unchanged."""
     WRITTEN = "written"
-    """It belongs to the same array and member, and was written when the array ran with the disk, or when the disk was
-    re-added or forced.
+    """It belongs to the same array and member, and was written because the array ran with the disk, or because the disk
+    was re-added or its assembly was forced.
     """
     NEW = "new"
-    """It belongs to the same array, which accepted the disk as a new member with a full rebuild."""
+    """It belongs to the same array, which accepted the disk as a new member and rebuilt it in full."""
     USED = "used"
     """It is ``written`` or ``new``."""
     OTHER = "other"
@@ -682,7 +682,7 @@ class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fie
         names = self.disks.split(",") if self.disks else [*seen.data_members]
         known = {picture.device_uuid for picture in seen.before.values() if picture.has_superblock}
         pairs = [(seen.before[name], seen.after[name]) for name in names if name in seen.before]
-        # Two disks may have had the same superblock from the beginning. Only a copy that was made later counts.
+        # Two disks may have had the same superblock when the drill began. Only a copy that was made later counts.
         found = [
             _became(before, after, after.device_uuid != before.device_uuid and after.device_uuid in known)
             for before, after in pairs
@@ -705,7 +705,7 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 
 
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
-    """The superblocks of all these disks have this value; with ``is_so = false``, at least one has a different value.
+    """The superblocks of all these disks have this value. With ``is_so = false``, at least one has a different value.
 
     ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot, because it does not
     matter when a spare gets its slot.
@@ -729,7 +729,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
-    """At least this number of bytes in the data area of the disk have changed; with ``is_so = false``, fewer have."""
+    """At least this number of bytes in the data area of the disk have changed. With ``is_so = false``, fewer have."""
 
     disk: str
     at_least_bytes: int = 1
@@ -743,7 +743,7 @@ class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
-    """Data or parity blocks that were correct when the drill began are wrong now; with ``is_so = false``, none are.
+    """Data or parity blocks that were correct when the drill began are wrong now. With ``is_so = false``, none are.
 
     Only blocks of files and of file system metadata count. A block of zeros is correct only in its original place.
     """
@@ -757,7 +757,7 @@ class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
-    """One of these disks (``disk01,disk02``) is in sync in the array with the data; with ``is_in = false``, none is."""
+    """One of these disks (``disk01,disk02``) is in sync in the array with the data. With ``is_in = false``, none is."""
 
     disks: str
     is_in: bool = True
@@ -826,7 +826,7 @@ class FaultPlayed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         if played.seed != self.seed:
             return CheckOutcome(False, "fault-other-seed", {**self.facts, "found": played.seed})
         facts: Facts = {**self.facts, "verdict": played.outcome.verdict.value}
-        # The student cannot change the kernel. On one that has the defect, the step could otherwise never be done.
+        # The student cannot change the kernel. If it has the defect, the step could not be completed otherwise.
         is_met = played.outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT)
         return CheckOutcome(is_met, "fault-verdict", facts)
 

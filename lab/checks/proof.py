@@ -21,7 +21,7 @@ class Way:
 
     id: str
     mistake: str = ""
-    """The mistake that must be recognised first at the end of a wrong way; empty for a right way."""
+    """The mistake that must be recognised first at the end of a wrong way, or an empty string for a right way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Proof:
     right: int
     """Number of right ways that passed."""
     wrong: int
-    """Number of wrong ways that failed and whose own mistake was recognised first."""
+    """Number of wrong ways that failed with their own mistake recognised first."""
     seconds: float
     failures: tuple[str, ...]
 

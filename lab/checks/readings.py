@@ -112,10 +112,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def _band(self) -> str:
-        """The suffix of the message that states the bounds.
-
-        The sentence that states the requirement omits them, because they would reveal the answer to the prediction.
-        """
+        # The sentence of the requirement omits the bounds, because they would reveal the answer to the prediction.
         if self.at_least and self.at_most != float("inf"):
             return "between"
         return "at-least" if self.at_least else "at-most"
@@ -152,7 +149,7 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
-    """Return the figure of one part of a result for each repeat in order, without those that fio did not report."""
+    """Return one part's figure for each repeat, in order, omitting repeats for which fio reported none."""
     # Use the direction that the job measured. For a mix, use the reads, because users wait for them.
     parts = [cell.figures.reads or cell.figures.writes for cell in choice.find(record)]
     found = [figure.of(part) for part in parts if part]
@@ -160,7 +157,7 @@ def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list
 
 
 def _label_of(choice: CellChoice, other: CellChoice) -> str:
-    """Return a label for one part of a result: its array, workload and phase as far as they differ from the other's."""
+    """Return a label for one part of a result: its array, workload and phase where they differ from the other."""
     words = [choice.array] if choice.array != other.array else []
     if choice.workload != other.workload:
         words.append(choice.workload)
@@ -209,7 +206,7 @@ _NUMBER = re.compile(r"([-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?)\s*(.*)")
 NOT_COMPARED = ("reading-not-given", "reading-nothing-there")
 """Outcomes that do not say whether a number is correct."""
 _CLOSEST_UNITS_PERCENT = 1.0
-"""A number this close to the value in a different unit was read in that unit. KiB and KB differ by 2.4 %."""
+"""A number this close to the value in a different unit is taken to be in that unit. KiB and KB differ by 2.4 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +409,7 @@ class Reading:
         return CheckOutcome(False, "reading-off-result" if self.source.is_of_result else "reading-off", facts)
 
     def _is_near(self, given: float, expected: float) -> bool:
-        """Whether two numbers agree within the tolerance. Displayed numbers are rounded, so they need not be equal."""
+        """Whether two numbers agree within the tolerance, which is needed because displayed numbers are rounded."""
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:
@@ -444,7 +441,7 @@ def _other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[Ce
 
 
 def _is_rounded(typed: str, given: float, value: float) -> bool:
-    """Whether ``typed`` is ``value`` rounded to fewer digits, but at least two.
+    """Whether ``typed`` is ``value`` rounded to fewer digits, of which at least two must remain.
 
     The inverse of a ratio of rates is close to the ratio of latencies. A rounded inverse must be recognised as an
     inverse, not as a ratio of latencies.
@@ -507,7 +504,7 @@ class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ReadErrorChance(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="read_error.chance"):
-    """The probability of an unreadable sector when this many TB are read, at one error per 10^exponent bits read."""
+    """The probability that a read of this many TB meets an unreadable sector, at one error per 10^exponent bits."""
 
     read_tb: float
     exponent: int

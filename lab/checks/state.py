@@ -1,7 +1,7 @@
 """Snapshots of the lab for checks, as plain values, and the base class of checks.
 
-Superblocks are stored as mdadm --examine shows them, because administrators look at its output first, and because
-mistakes can be recognised by it.
+Superblocks are stored as mdadm --examine shows them, because administrators look at that output first, and because it
+reveals their mistakes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
     result = machine.run(("mdadm", "--examine", *nodes), check=False)
     parts: dict[str, list[str]] = {node: [] for node in nodes}
     lines: list[str] = []
-    # Only a line feed ends a line, because the other line endings of ``str.splitlines`` may be part of a name.
+    # Only a line feed ends a line here, because a name may contain other characters that ``str.splitlines`` splits at.
     for line in result.stdout.split("\n"):
         # The output for each disk begins with its device and a colon.
         lines = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else lines
@@ -77,7 +77,7 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 def parse_examine(disk: str, text: str) -> MemberPicture:
     """Parse the output of ``mdadm --examine`` for one disk.
 
-    This understands metadata 1.x, and those lines of metadata 0.90 that 1.x has as well.
+    All lines of metadata 1.x are understood, and those lines of metadata 0.90 that 1.x has as well.
     """
     found: dict[str, str] = {}
     for line in text.split("\n"):
@@ -166,17 +166,17 @@ class DrillEnd:
     members: Sequence[str] = ()
     """Names of the lab disks that are in sync in that array."""
     is_on_overlays: bool = False
-    """Whether some or all of the array's members do not survive a restart of the machine."""
+    """Whether any of the array's members would not survive a restart of the machine."""
     damaged_data: int = 0
     """Number of the members' data blocks that were correct when the drill began and are wrong now."""
     damaged_parity: int = 0
-    """The same number for parity blocks."""
+    """Number of the members' parity blocks that were correct when the drill began and are wrong now."""
     data_uuid: str = ""
     """UUID of the array that had the data when the files were complete; empty if unknown."""
 
     @property
     def data_members(self) -> tuple[str, ...]:
-        """The disks that, according to their superblocks, belonged to the array with the data when the drill began."""
+        """The disks whose superblocks said, when the drill began, that they belonged to the array with the data."""
         return tuple(
             name
             for name, picture in self.before.items()
@@ -193,15 +193,15 @@ class CheckedState:
     nodes: Mapping[str, str] = field(default_factory=dict)
     """The device of each disk, by disk name."""
     marks: Mapping[str, LastVerdict | None] = field(default_factory=dict)
-    """The outcome of the last verify for each array with known data, by array name; None if not verified yet."""
+    """The outcome of the last verify for each array with known data, by array name; None before the first verify."""
     events: frozenset[tuple[str, str, str]] = frozenset()
-    """Kind, array and disk of each event during this step; the disk is empty if the event concerns none."""
+    """Kind, array and disk of each event during this step. The disk is empty if the event does not concern a disk."""
     written_bytes: Mapping[str, int] = field(default_factory=dict)
     """Number of bytes written to each disk during this step while the lab was open, by disk name."""
     results: Mapping[str, ResultRecord] = field(default_factory=dict)
     """The complete results of this lesson's measurements, by the measurement's name."""
     played: Mapping[str, PlayedFault] = field(default_factory=dict)
-    """The last run of each scenario since the lesson began, by scenario number."""
+    """The last run of each scenario since the lesson began, by the scenario's number."""
     points: Mapping[str, StoredPoints] = field(default_factory=dict)
     """The last crash points of each configuration since the lesson began."""
     step_began_utc: str = ""
@@ -232,7 +232,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     lasts: ClassVar[bool] = False
-    """Whether the check, once passed, stays passed for its step, because later snapshots may not show the event."""
+    """Whether a check that has passed stays passed for its step, because later snapshots may not show the event."""
     in_lessons: ClassVar[bool] = True
     needs_lab: ClassVar[bool] = True
     """Whether the check is about arrays, disks or data, so that the lab must be open."""
@@ -258,9 +258,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @abstractmethod
     def evaluate(self, lab: CheckedState) -> CheckOutcome:
-        """Evaluate the check on this snapshot. The outcome says what was found."""
+        """Evaluate the check on this snapshot, and return an outcome that says what was found."""
 
 
 def all_hold(checks: Iterable[Check], lab: CheckedState) -> bool:
-    """Whether all checks hold in this snapshot, which is necessary to recognise a mistake."""
+    """Whether all checks hold in this snapshot. A mistake is recognised only if they do."""
     return all(check.evaluate(lab).is_passed for check in checks)

@@ -1,8 +1,8 @@
-"""Checks of a machine immediately before measuring, of each cell, and of a result (for plans: lab.experiments.linting).
+"""Checks of a machine before measuring, of each cell, and of a result. For plans, see lab.experiments.linting.
 
 The checks of a stored result cover its machine, the contents of its cells, and how its figures compare with theory. A
-figure that differs from theory is reported with the causes that the record supports. If there is no prediction because
-no disk has a known service time, the check reports the limiting factor instead.
+figure that differs from theory is reported with the causes for which the record contains evidence. If there is no
+prediction because no disk has a known service time, the check reports what limited the figure instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_CACHED_FRACTION = 0.05
 MOST_WAITED_FRACTION = 0.10
 """A measurement was disturbed if the machine waited longer than this for a processor."""
 LEAST_SHARE_MEASURED = 0.8
-"""At least this share of the requested time must be measured. It is less if fio's status documents come late."""
+"""At least this share of the requested time must be measured. Less is measured if fio's status documents come late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class DeviceFacts:
     is_counted: bool = True
     """queue/iostats."""
     loop_direct: bool | None = None
-    """Whether loop/dio is set; None if it is not a loop device."""
+    """Whether loop/dio is set, or None if this is not a loop device."""
     holders: tuple[str, ...] = ()
     sync_action: str = ""
 
@@ -78,7 +78,7 @@ class CellFacts:
     share_measured: float = 1.0
     steady: SteadyFigures | None = None
     fewest_ios: int | None = None
-    """Number of I/Os in the direction with the fewest; None if there are no percentiles."""
+    """Number of I/Os in the direction with the fewest, or None if there are no percentiles."""
     is_cold: bool = True
     declared_cold: bool = True
 
@@ -160,7 +160,7 @@ def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
 
 
 def _if_any(is_wrong: Callable[[DeviceFacts], bool], observed: str, needed: str) -> Check[LintedMachine]:
-    """Return a check that applies to each device, with the same text ``observed`` for all."""
+    """Return a check of each device that reports every violation with the same text, ``observed``."""
 
     def check(machine: LintedMachine) -> Iterator[Seen]:
         for device in machine.devices:
@@ -196,15 +196,15 @@ MACHINE_CHECKS: Mapping[str, Check[LintedMachine]] = {
 AGREEMENT_FRACTION = 0.05
 """An interval that comes within this fraction of theory agrees with it."""
 BUSY_FRACTION = 0.85
-"""From this fraction on, a processor counts as the limit. It is below 1, because /proc/stat counts whole ticks, and a
-machine waiting for its own interrupts is idle."""
+"""A processor counts as the limit if at least this fraction of it is busy. The fraction is below 1 because /proc/stat
+counts whole ticks, and because a machine that waits for its own interrupts is idle.
+"""
 DRAIN_FRACTION = 0.02
-"""The drain of a queue is not reported if it takes up to this fraction of the measured time."""
+"""The drain of a queue is not reported if it takes at most this fraction of the measured time."""
 REBUILD = "rebuild"
-"""Replaces the workload in the name of a rebuild's figure."""
+"""The name of a rebuild's figure contains this word in place of a workload."""
 PROBE_REQUEST_BYTES = MIB
-"""Request size of the measurement of a drive's pace (workload seq-read-1m), on which a rebuild's prediction is
-based."""
+"""Request size of the workload seq-read-1m, which measures a drive's pace. A rebuild's prediction uses this pace."""
 IDLE = "idle"
 _DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
 _CACHED = "io-not-on-members"
@@ -218,7 +218,7 @@ _WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
 
 @dataclass(frozen=True, slots=True)
 class BesideTheory:
-    """All repeats of one array, workload and phase with their prediction. A mix counts as one, with both directions."""
+    """All repeats of one array, workload and phase with their prediction. A mix is one figure for both directions."""
 
     array: str
     workload: str
@@ -226,11 +226,11 @@ class BesideTheory:
     share: Estimate
     """Measured ÷ predicted."""
     limiters: tuple[str, ...] = ()
-    """Possible causes, the best supported ones first. There are none if the figure agrees with theory."""
+    """Possible causes, with the best supported ones first; empty if the figure agrees with theory."""
 
     @property
     def is_off(self) -> bool:
-        """Whether the whole interval differs from theory. A single repeat has no interval."""
+        """Whether the whole interval differs from theory. False for a single repeat, which has no interval."""
         return self.share.n > 1 and not (
             self.share.low <= 1 + AGREEMENT_FRACTION and self.share.high >= 1 - AGREEMENT_FRACTION
         )
@@ -247,7 +247,7 @@ class BesideTheory:
 
 
 def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """Return all figures with both a measurement and a prediction, in the order of the record."""
+    """Return all figures that were both measured and predicted, in the order of the record."""
     predicted = [
         cell
         for cell in record.cells
@@ -274,7 +274,7 @@ def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
 
 
 def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """Return the pace of every rebuild with a prediction, in the order of the record."""
+    """Return the pace of every rebuild for which there is a prediction, in the order of the record."""
     predicted = [
         each
         for each in record.rebuilds
@@ -303,7 +303,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
 
 
 def _total_iops(cell: CellRecord) -> float:
-    """Return the IOPS of reads and writes together, because a prediction covers both."""
+    """Return the sum of the IOPS of reads and writes, because a prediction covers both."""
     return sum(section.iops for section in cell.figures.sections.values())
 
 
@@ -345,9 +345,9 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
 
 
 def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
-    """Return the busy fraction of the machine's processors during the measurement; None without CPU accounting.
+    """Return the busy fraction of the machine's processors in the measured time, or None without CPU accounting.
 
-    It is computed from the cost of one I/O, since the samples of the accounting do not cover the measured time exactly.
+    The fraction is computed from the CPU cost of one I/O, because the samples do not cover the measured time exactly.
     """
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not conditions.cpu_count:
@@ -367,7 +367,7 @@ def _md_threads(cell: CellRecord) -> float | None:
 def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
     """Return the time during which I/Os were issued, and the time over which fio counted them.
 
-    The second is longer, because fio waits for I/Os that are still in flight.
+    The second time is longer, because fio waits for the I/Os that are still in flight.
     """
     found = _RUNTIME.search(cell.job_text)
     if found is None or not int(found[1]):
@@ -379,7 +379,7 @@ def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
 
 def _has_mechanics(conditions: Conditions) -> bool:
     for name in {disk.model for disk in conditions.disks if disk.model}:
-        # A drive model may exist only on another user's computer.
+        # The record may come from another user's computer and name a drive model that does not exist here.
         with suppress(LabError):
             if find_drive_model(name).mechanics:
                 return True
@@ -403,7 +403,7 @@ def is_without_service_time(conditions: Conditions) -> bool:
 
 
 def processor_bound(record: ResultRecord) -> Iterator[Seen]:
-    """Find figures of the embedded kernel on disks without a service time, which only measure its processor."""
+    """Find figures of the embedded kernel that measure only its processor, because its disks have no service time."""
     if not is_without_service_time(record.conditions):
         return
     busy: dict[str, list[float]] = {}
@@ -416,7 +416,7 @@ def processor_bound(record: ResultRecord) -> Iterator[Seen]:
     observed = f"busy {median(cells):.0%} of the time in the median of {len(cells)} cells"
     less = [f"{name} {median(values):.0%}" for name, values in busy.items() if median(values) < BUSY_FRACTION]
     if less:
-        observed += f" (less, waiting for the computer below: {', '.join(less)})"
+        observed += f" (less while waiting for the host: {', '.join(less)})"
     yield Seen("processor of the embedded kernel", observed, "disks that are slower than the processor")
 
 
@@ -426,7 +426,7 @@ _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
 def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
-    """Return all findings for a stored result, including its stamps."""
+    """Return all findings for a stored result, including those that its stamps record."""
     found = [*run_checks(SHOWN_CHECKS, record), *run_checks(CONDITION_CHECKS, record.conditions)]
     found += run_checks(RESULT_CHECKS, record)
     for cell in record.cells:
@@ -437,15 +437,15 @@ def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
 
 
 def worked_out_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """Return what the current rules find in the figures of a result, regardless of the stamps that it already has."""
+    """Return the stamps that the current rules give to a result's figures, whatever stamps the result already has."""
     return summarised(run_checks(SHOWN_CHECKS, record), shown=_MOST_SHOWN)
 
 
 def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """Return the stamps to display for a result: its own, and for an older result the findings of the current rules.
+    """Return the stamps to display for a result. They are its own and, for an older result, those of the current rules.
 
-    Every display of a result uses these. Stamps computed from the record come first, in the current wording, and stamps
-    that limit the whole result precede all others.
+    Every display of a result uses these stamps. Those computed from the record come first, in the current wording.
+    Stamps that limit the whole result precede all others.
     """
     origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
     stamps = (*worked_out_stamps(record), *origin)
@@ -476,7 +476,7 @@ def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
 
 
 def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
-    """Return stamps for a result: for each rule, its first ``shown`` violations, and the number of the others."""
+    """Return stamps that list, for each rule, the first ``shown`` violations and the number of the others."""
     stamps = []
     for group in grouped(findings, lambda finding: finding.rule_id).values():
         stamps += [finding.stamp for finding in group[:shown]]
@@ -486,11 +486,11 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
 
 
 def _facts_of_cell(cell: CellRecord) -> CellFacts:
-    """Return the facts that a stored cell still contains about its measurement."""
+    """Return what a stored cell still says about its measurement."""
     return CellFacts(
         name=cell.key,
         phase=cell.phase,
-        # Only the plan says whether both directions were intended, so runs are checked for it when they are measured.
+        # Only the plan says whether both directions were intended, so this is checked when the cell is measured.
         is_mix=True,
         steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
         waited_fraction=cell.waited_fraction,
@@ -600,7 +600,7 @@ def _busy_before(record: ResultRecord) -> Iterator[Seen]:
 def same_addresses(record: ResultRecord) -> Iterator[Seen]:
     """Yield a finding for each load whose repeats all used the same addresses.
 
-    For older records, this is derived from their jobs.
+    For older records, the addresses are derived from the jobs.
     """
     for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
@@ -617,7 +617,7 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
 
 
 def _resumed(record: ResultRecord) -> Iterator[Seen]:
-    """Find resumed runs in virtual time, which differ from an uninterrupted run on one machine."""
+    """Find resumed runs in virtual time. Their figures differ from those of an uninterrupted run on one machine."""
     if record.conditions.is_virtual_time and record.resumed_after:
         done = ", ".join(map(str, record.resumed_after))
         yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "a run in one go")
@@ -629,7 +629,7 @@ SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "off-theory": _off_theory,
     "resumed": _resumed,
 }
-"""Rules whose findings are computed from a record whenever it is displayed."""
+"""The rules whose findings are computed from a record whenever it is displayed."""
 SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
 
 

@@ -1,8 +1,8 @@
-"""Lint of fio jobs from command lines and from job files, which are parsed the way fio does (init.c). Pure.
+"""Lint of fio jobs from command lines and job files, both parsed the way fio does (init.c), without side effects.
 
 The sources are "Job file format" and "Command line options" in fio's HOWTO. fio_options.toml is the table of options.
-Values are parsed the way fio does (parse.c; compared with fio 3.33): ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is
-4,000 unless ``kb_base=1000``, and only the first number of an expression counts.
+Values are parsed the way fio does (parse.c), which was compared with fio 3.33. ``4k`` and ``4ki`` are 4,096 bytes,
+``4kib`` is 4,000 unless ``kb_base=1000``, and only the first number of an expression counts.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class FioGroup(StrEnum):
     """The effect of a fio option."""
 
     REACHES = "reaches"
-    """Runs a command, loads code, or opens something other than the job's own target."""
+    """The option runs a command, loads code, or opens something other than the job's own target."""
     CHANGES = "changes"
-    """Changes the load in a way that raidlab's own loads do not support."""
+    """The option changes the load in a way that raidlab's own loads do not support."""
     PLAYED = "played"
-    """raidlab's own loads support it too."""
+    """raidlab's own loads support the option too."""
     SILENT = "silent"
-    """Has no effect on the load."""
+    """The option has no effect on the load."""
     UNKNOWN = "unknown"
 
 
@@ -110,7 +110,7 @@ def canonical(name: str) -> str:
 
 
 def spelled_out(word: str) -> str | None:
-    """Return the option that getopt_long(3) selects for ``word`` (itself or the only one with that prefix), or None."""
+    """Return the option that getopt_long(3) selects for ``word``, which may be an unambiguous prefix, or None."""
     spellings = fio_table().spellings
     if word in spellings:
         return word
@@ -119,7 +119,7 @@ def spelled_out(word: str) -> str | None:
 
 
 def group_of(name: str, value: str) -> tuple[FioGroup, str]:
-    """Return the effect of an option with this value, and the reason as a clause. ``name`` is canonical."""
+    """Return the effect of an option with this value, and the reason as a clause. ``name`` must be canonical."""
     table = fio_table()
     entry = table.by_name.get(name)
     if entry is None:
@@ -164,7 +164,7 @@ def _is_variable(value: str) -> bool:
 
 
 def _why_not_understood(name: str, value: str) -> str:
-    """Say in a clause why the value of an option cannot be checked; empty if it can. ``name`` is canonical."""
+    """Return a clause that says why an option's value cannot be checked, or "" if it can. ``name`` is canonical."""
     if _is_variable(value):
         return "depends on a variable"
     kind = fio_table().kind_by_name.get(name)
@@ -179,20 +179,20 @@ def bytes_of(text: str, kib_base: int = KIB_BASE) -> int | None:
     if found is None:
         return None
     number, prefix, binary, unit = found.groups()
-    # "kib" has the opposite meaning of "k" and "kb", whereas "ki" has the same.
+    # "kib" has the opposite meaning of "k" and "kb", whereas "ki" has the same meaning as they do.
     base = {1024: 1000, 1000: 1024}.get(kib_base, kib_base) if binary and unit else kib_base
     return (number_of(number) or 0) * int(base ** " kmgtp".index(prefix.lower() or " "))
 
 
 def sizes_of(text: str, kib_base: int = KIB_BASE) -> tuple[int, ...] | None:
-    """Parse ``4k``, ``128k,`` or ``4k-8k,16k``, for reads, writes and trims. Return None if one is not a size."""
+    """Parse sizes for reads, writes and trims, such as ``4k-8k,16k`` or ``128k,``. Return None if one is not a size."""
     words = [word for word in re.split(r"[,/:-]", text) if word.strip()]
     found = [bytes_of(word, kib_base) for word in words]
     return tuple(each for each in found if each is not None) if words and None not in found else None
 
 
 def seconds_of(text: str) -> float | None:
-    """Parse a time the way fio does, in seconds if it has no unit. Return None if it is not a time."""
+    """Parse a time the way fio does, where a number without a unit is in seconds. Return None if it is not a time."""
     found = _TIME.fullmatch(text.strip())
     if found is None or found[2].lower() not in _SECONDS:
         return None
@@ -200,7 +200,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def number_of(text: str) -> int | None:
-    """Parse a whole number, decimal or with ``0x``. Return None if it is not one."""
+    """Parse a whole number in decimal, or in hexadecimal with ``0x``. Return None if the text is not such a number."""
     if not re.fullmatch(_NUMBER, text.strip()):
         return None
     return int(text, 16 if text.strip()[:2].lower() == "0x" else 10)
@@ -223,7 +223,7 @@ DEFAULT_ENGINE = "psync"
 _READS, _WRITES = {"read", "randread"}, {"write", "randwrite", "trim", "randtrim", "trimwrite", "randtrimwrite"}
 _MIXES = {"rw", "readwrite", "randrw"}
 _LONGEST_LINE = 4095
-"""fio reads this many bytes at a time, so the rest of a longer line, even of a comment, becomes a separate line."""
+"""fio reads at most this many bytes of a line. The rest, even of a comment, becomes a separate line."""
 _BLANK = "".join(map(chr, range(33))) + "\x7f"
 _STDIN = ("-", "/dev/stdin")
 
@@ -245,9 +245,9 @@ class FioSection:
     name: str
     options: Mapping[str, str]
     after_wall: bool
-    """Whether it starts only after the preceding sections have ended."""
+    """Whether the job starts only after the preceding sections have ended."""
     where: str = ""
-    """The prefix of messages about the section if several jobs are checked."""
+    """The prefix of messages about the job if several jobs are checked."""
 
     @property
     def subject(self) -> str:
@@ -266,7 +266,7 @@ class FioSection:
 
     @cached_property
     def direction(self) -> str:
-        """The direction, ``read``, ``write`` or ``mix``; empty if it is unknown."""
+        """The direction, which is ``read``, ``write``, ``mix`` or, if it is unknown, empty."""
         word = self.value("rw", "read").partition(":")[0]
         return "read" if word in _READS else "write" if word in _WRITES else "mix" if word in _MIXES else ""
 
@@ -286,7 +286,7 @@ class FioSection:
 
     @property
     def block_sizes(self) -> tuple[int, ...] | None:
-        """Block sizes in bytes; None if unknown."""
+        """The block sizes in bytes, or None if they are unknown."""
         base = self.number("kb_base", KIB_BASE) or KIB_BASE
         return sizes_of(self.value("bsrange") or self.value("bs", "4k"), base)
 
@@ -299,7 +299,7 @@ class FioSection:
 
     @property
     def verifies(self) -> bool:
-        """Whether written data are verified. Such a job ends when all data have been verified."""
+        """Whether written data are verified. A job that verifies ends when all data have been verified."""
         return self.value("verify", "0") not in ("0", "null") or self.is_on("verify_only") is True
 
     @property
@@ -318,9 +318,9 @@ class FioJob:
     settings: list[FioSetting] = field(default_factory=list)
     sections: tuple[FioSection, ...] = ()
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """The location of each part that is not checked, and a sentence with the reason."""
+    """Each part that is not checked, as its location and a sentence with the reason."""
     reaches: list[tuple[str, str]] = field(default_factory=list)
-    """Each access outside the job that does not come from a job's option, as its location and means."""
+    """Each access outside the job that is not due to an option of a job, as its location and the means of access."""
     files: list[str] = field(default_factory=list)
     """Job files named on a command line; ``-`` is standard input."""
     has_jobs: bool = False
@@ -364,7 +364,7 @@ class _Gathered:
         self.has_section = False
 
     def begin(self, name: str) -> None:
-        """Begin a section. fio treats every section whose name begins with "global" as the global one."""
+        """Begin a section. fio treats every section whose name begins with "global" as a global section."""
         self.has_section = True
         if name.startswith("global"):
             self._target = self._shared
@@ -378,7 +378,7 @@ class _Gathered:
         return FioSetting(name, value, place, written)
 
     def sections(self, job: FioJob) -> tuple[FioSection, ...]:
-        # The number is limited because each section is compared with all preceding ones.
+        # The number of sections is limited because each is compared with all preceding ones.
         if len(self.found) > MOST_LINES:
             job.skipped.append((f"{self._where}the file", f"not analysed: it has more than {MOST_LINES} sections"))
             return ()
@@ -389,7 +389,7 @@ class _Gathered:
 
 
 def read_command(words: Sequence[str], where: str = "") -> FioJob:
-    """Parse the words after ``fio`` on a command line. ``where`` is a prefix such as ``line 7: ``."""
+    """Parse the arguments of ``fio`` on a command line. ``where`` is a prefix of messages, such as ``line 7: ``."""
     job, gathered, table = FioJob(), _Gathered(where), fio_table()
     own = table.command_line
     gathered.begin("")
@@ -423,7 +423,7 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
 
 
 def _of_command(sections: tuple[FioSection, ...]) -> tuple[FioSection, ...]:
-    """Return the sections of a command line. Options before the first ``--name`` belong to that job."""
+    """Return the sections of a command line. Options before the first ``--name`` belong to the job that it begins."""
     if len(sections) < 2:
         return sections if sections and sections[0].options else ()
     first, *others = sections
@@ -454,7 +454,7 @@ def lint_job(job: FioJob) -> Iterator[LintFinding]:
 
 
 def lint_fio(text: str) -> Iterator[LintFinding]:
-    """Check a fio job that was already validated on input."""
+    """Check a fio job that was validated when it was read."""
     yield from run_checks(FIO_CHECKS, read_job(text).sections)
 
 

@@ -1,4 +1,4 @@
-"""The rules of the lint (defect, consequence, remedy), and the findings of checks. Data."""
+"""The rules of the lint, with defect, consequence and remedy, and the findings of checks. This module is data only."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Effect(StrEnum):
     REFUSE = "refuse"
     """The run does not start, or the figure is not computed, unless the defect is intentional."""
     STAMP = "stamp"
-    """The run takes place, and its result is stamped with the rule's name."""
+    """The run takes place, and its result is stamped with the name of the rule."""
     NOTE = "note"
     """Nothing is wrong, but the lint does not check this part."""
 
 
 class LintStage(StrEnum):
-    """The object that a rule applies to."""
+    """The kind of object that a rule applies to."""
 
     PLAN = "plan"
     RECIPE = "recipe"
@@ -51,7 +51,7 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     why: str
     remedy: str
     source: str
-    """The study with the defect, or the origin of the rule."""
+    """The study that has the defect, or the origin of the rule."""
     looks_at: tuple[LintStage, ...]
 
 
@@ -75,7 +75,7 @@ def find_rule(name: str) -> LintRule:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An observation of a check, with the object, its actual state and the required state."""
+    """What a check observed, as an object, the state of that object, and the state that is required."""
 
     subject: str
     observed: str
@@ -114,11 +114,11 @@ class LintFinding:
 
 
 Check = Callable[[T], Iterable[Seen]]
-"""A function that yields violations, and none if the rule is satisfied or cannot be checked."""
+"""A function that yields violations. It yields none if the rule is satisfied or cannot be checked."""
 
 
 def run_checks(checks: Mapping[str, Check[T]], facts: T) -> Iterator[LintFinding]:
-    """Yield the findings of all checks, rule by rule."""
+    """Run all checks, and yield their findings rule by rule."""
     for rule_id, check in checks.items():
         for seen in check(facts):
             yield LintFinding(rule_id, seen.subject, seen.observed, seen.required)

@@ -167,8 +167,7 @@ def test_on_files_a_processor_bound_is_the_first_stamp() -> None:
     found = bound(121.0, 123.0, 60.0)
     (seen,) = processor_bound(found)
     assert (
-        seen.observed
-        == "busy 97% of the time in the median of 3 cells (less, waiting for the computer below: raid2/w 48%)"
+        seen.observed == "busy 97% of the time in the median of 3 cells (less while waiting for the host: raid2/w 48%)"
     )
     assert shown_stamps(found)[0].startswith("processor-bound: ")
     assert busy_fraction(found.cells[0], FILES) == pytest.approx(0.968)
