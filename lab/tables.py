@@ -1,4 +1,4 @@
-"""A table as a value, and its plain-text, Markdown and CSV forms; ``lab.report.page`` provides its HTML form."""
+"""A table as a value, and its plain-text, Markdown and CSV forms. ``lab.report.page`` provides the HTML form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_TEXT_CELLS = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and the format of its values; numbers are right-aligned."""
+    """The heading of a column and the format of its values. Numbers are right-aligned."""
 
     title: str
     is_number: bool = True
@@ -41,17 +41,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of values under headings; ``notes`` are shown below them."""
+    """Rows of values under headings, with ``notes`` below them."""
 
     title: str
-    """Empty for a listing, which is printed without a rule below the headings."""
+    """The title. It is empty for a listing, which is printed without a rule below the headings."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     notes: tuple[str, ...] = ()
 
     @classmethod
     def listing(cls, headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> Table:
-        """Make a table without a title from the cells as text; ``right`` names the columns that are right-aligned."""
+        """Make a table without a title from cells of text. ``right`` contains the headings of right-aligned columns."""
         numbers = set(right)
         columns = tuple(Column(heading, heading in numbers) for heading in headings)
         return cls("", columns, tuple(tuple(map(str, row)) for row in rows))
@@ -64,7 +64,7 @@ class Table:
     def within(self, width: int) -> Table:
         """Return this table, or a narrower one if it is wider than ``width``.
 
-        In the narrower one, a note replaces the leading columns that have the same value in all rows.
+        In the narrower table, a note replaces the leading columns that have the same value in all rows.
         """
         if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
             return self
@@ -99,7 +99,7 @@ class Table:
         return "\n".join([*title, *lines, *(f"  {visible(note)}" for note in self.notes)])
 
     def _narrowed(self, widths: Sequence[int], most: int) -> list[int] | None:
-        """Return the widths after narrowing the widest text columns until all fit; None if they became too narrow."""
+        """Narrow the widest text columns until all columns fit. Return their widths, or None if some are too narrow."""
         narrow = list(widths)
         texts = [index for index, column in enumerate(self.columns) if not column.is_number]
         while sum(narrow) + 2 * (len(narrow) - 1) > most:

@@ -1,4 +1,4 @@
-"""Decodes TOML strictly into msgspec Structs. An unknown key is an error, and all errors are reported together.
+"""Decode TOML strictly into msgspec Structs. An unknown key is an error, and all errors are reported together.
 
 A key whose name ends in ``_bytes`` may have a text value (``"500M"``, see lab.gates.decoding) instead of a whole
 number. Files with keys of earlier versions remain readable.
@@ -24,8 +24,9 @@ from lab.gates.text import shortened
 from lab.plugins import catalogue
 
 _KEYS = {"personality": "model"}
-"""Version 1 of experiments, lessons and results, and still older lists of disks, use ``personality`` for the model of
-an emulated drive. Old names are accepted on input, but never written."""
+"""Version 1 of experiments, lessons and results calls the model of an emulated drive ``personality``, and so do even
+older lists of disks. Old names are accepted on input, but never written.
+"""
 OLD_DRIVES_FOLDER = "personalities"
 """The old name of the folder of the user's own drive models."""
 STEPS = {"11-scrub-and-silent-corruption": {"mend": "repair"}}
@@ -33,8 +34,9 @@ STEPS = {"11-scrub-and-silent-corruption": {"mend": "repair"}}
 ANSWERS = {"11-scrub-and-silent-corruption": {"mends": "repairs"}}
 """For each lesson, maps the old id of an option to its current id."""
 DRAWN_AS = {("12-choosing-a-level", "purpose"): "wish"}
-"""Maps a lesson and variable to the name that seeds its random value, so that a seed gives a student the same value as
-before the variable was renamed."""
+"""Maps a lesson and a variable to the name that seeds the variable's random value. With it, a seed still gives a
+student the same value as before the variable was renamed.
+"""
 
 
 def with_new_keys(tree: Any) -> Any:
@@ -45,12 +47,12 @@ def with_new_keys(tree: Any) -> Any:
 
 
 def with_new_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an action of a lesson file with old arguments converted to the current ones."""
+    """Return an action of a lesson file with its old arguments converted to the current ones."""
     match action:
         case {"act": "array.scrub", "repair": bool(repairs), **rest}:
             return {**rest, "act": "array.scrub", "action": "repair" if repairs else "check"}
         case {"act": "array.grow", "disk": disk, **rest}:
-            # ``members`` was the resulting number of members, which the disks alone determine.
+            # ``members`` was the resulting number of members. It is not needed, because the disks alone determine it.
             return {**rest, "act": "array.grow", "members": disk}
         case _:
             return dict(action)
@@ -60,8 +62,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", bound=StrEnum)
 
 _Problems = list[Callable[[], str]]
-"""Functions that return the text of a problem. They are called only for listed problems, because the search for the
-nearest word is slow."""
+"""Functions that return the text of a problem. They are called only for the problems that are listed, because the
+search for the nearest word is slow.
+"""
 _MOST_PROBLEMS = 10
 _LONGEST_PROBLEM = 300
 _LONGEST_WORD = 64
@@ -70,7 +73,7 @@ of the length."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to ``word``; None if none is similar."""
+    """Return the known word that is most similar to ``word``, or None if none is similar."""
     if len(word) > _LONGEST_WORD:
         return None
     found = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
@@ -78,7 +81,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
-    """Return the error for an unknown name, whose hint is the nearest name or the whole list."""
+    """Return the error for an unknown name. Its hint gives the nearest name or the whole list."""
     names = sorted(known)
     near = nearest(word, names)
     hint = f"did you mean '{near}'?" if near else f"known: {', '.join(names) or 'none'}"
@@ -97,12 +100,12 @@ def known_word(words: type[W], text: str, what: str) -> W:
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Read one file. Raises SpecError if the file is missing or unreadable, or if ``decode_toml`` raises it."""
+    """Read one file. Raises SpecError if the file is missing or unreadable, or if ``decode_toml`` does."""
     return decode_toml(toml_text(path), kind, source=str(path))
 
 
 def file_of(what: str, name: str, folder: Path) -> Path:
-    """Return the file with this name in the catalogue ``folder``; a path that ends in ``.toml`` is used as it is.
+    """Return the file with this name in the catalogue ``folder``. A path that ends in ``.toml`` is used as it is.
 
     Raises SpecError if the name is unknown.
     """
@@ -115,12 +118,12 @@ def file_of(what: str, name: str, folder: Path) -> Path:
 
 
 def toml_text(path: Path) -> str:
-    """Read the text of a file, for ``decode_toml``. Raises SpecError if the file cannot be read."""
+    """Read the text of a file for ``decode_toml``. Raises SpecError if the file cannot be read."""
     return read_text(path, MOST_TOML_BYTES, hint="check that this is the right file")
 
 
 def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
-    """Decode ``text``; ``source`` names it in errors.
+    """Decode ``text``. In errors, it is called ``source``.
 
     Raises SpecError, which gives the line of a syntax error, or else lists the first ten unknown keys (with the nearest
     known key), missing keys and values of the wrong type.
@@ -132,7 +135,7 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
-    """Convert a tree of tables and values to ``kind``. Raises SpecError, which lists the problems like decode_toml."""
+    """Convert a tree of tables and values to ``kind``. Raises SpecError, which lists all problems (see decode_toml)."""
     problems: _Problems = []
     tree = _with_sizes(tree, problems, "")
     _check(tree, kind, "", problems)
@@ -150,11 +153,11 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
 
 
 _PROSE = frozenset({"title", "question", "why", "defects"})
-"""Keys of experiments, their arrays and sweeps that explain a measurement and do not change it."""
+"""Keys of experiments, of their arrays and of sweeps that explain a measurement and do not change it."""
 
 
 def as_meant(text: str) -> str:
-    """Return the settings of an experiment's file in the same form for all format versions, for comparison."""
+    """Return the settings of an experiment's file in one form for all format versions, so that they can be compared."""
     try:
         tree = with_new_keys(parse_toml(text))
     except SpecError:
@@ -192,7 +195,7 @@ def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = Fa
 
 
 _NO_SIZE = object()
-"""Placeholder for a size that was already rejected."""
+"""Placeholder for a size that was rejected before."""
 
 
 def _check(value: Any, kind: Any, path: str, problems: _Problems) -> None:
@@ -245,7 +248,7 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo
 
 
 def _struct_in(kind: Any, value: Any) -> type[msgspec.Struct] | None:
-    """Return the struct for a table; in a union, the only struct or the one with the table's tag."""
+    """Return the struct for a table. In a union, it is the only struct, or the one with the table's tag."""
     if isinstance(kind, type):
         return kind if issubclass(kind, msgspec.Struct) else None
     if get_origin(kind) in (list, tuple, dict, Mapping):
@@ -272,10 +275,10 @@ def _join(path: str, key: str) -> str:
 
 
 def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
-    """Map each tag to the Struct with this tag that the modules define; ``key`` is the name of the tag's field."""
+    """Map each tag to the Struct that the modules define with this tag. ``key`` is the name of the tag's field."""
     names = (each for names in modules for each in names.values())
     kinds = [each for each in names if isinstance(each, type) and issubclass(each, msgspec.Struct)]
-    # If a class has no tag of its own, its tag is its name. Such a class is a base of others.
+    # The tag of a class without a tag of its own is the name of the class. Such a class is a base of others.
     return {
         str(kind.__struct_config__.tag): kind
         for kind in kinds
@@ -284,7 +287,7 @@ def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, what: str, key: str, where: str) -> T:
-    """Convert a table with a tag. Raises SpecError if the tag is invalid, or if ``convert_tree`` raises it."""
+    """Convert a table with a tag. Raises SpecError if the tag is invalid, or if ``convert_tree`` does."""
     name = written.get(key)
     if not isinstance(name, str):
         raise SpecError(f"{where}: a {what} has no '{key}'", hint=f"set {key} to one of: {', '.join(sorted(kinds))}")
@@ -295,7 +298,7 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """Return the tree with every ``{name}`` in its texts replaced; with the prefix ``seed.``, every ``{seed.name}``.
+    """Return the tree with every ``{name}`` in its texts replaced or, with the prefix ``seed.``, every ``{seed.name}``.
 
     A text that consists only of a placeholder becomes the value itself, which may be a number or a text. Raises
     SpecError if a name is unknown.
@@ -390,7 +393,7 @@ def _steps_of_version_2(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }:
             yield from ({**rest, "act": act, "disk": member} for member in members)
         case {"act": "array.replace", "disk": old, "new": other, **rest}:
-            # In version 1 a separate step added the disk.
+            # In version 1, a separate step added the disk.
             yield {**rest, "act": "shell", "line": f"mdadm /dev/md0 --replace @{old} --with @{other}"}
         case {"act": "array.assemble" | "restart" | "sum" as act}:
             options = {} if act == "sum" else {"options": new.pop("options", [])}

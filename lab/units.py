@@ -1,4 +1,4 @@
-"""Human-readable sizes, durations and rates; input is parsed by ``lab.gates.decoding``."""
+"""Human-readable sizes, durations and rates. Input is parsed by ``lab.gates.decoding``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def human_seconds(seconds: float) -> str:
     if seconds >= 60:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
     for suffix, unit in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        # With a bound of exactly one unit, 0.9999 ms would be written as 1000 µs.
+        # If the bound were exactly one unit, 0.9999 ms would be written as 1000 µs.
         if seconds >= 0.9995 * unit:
             return f"{_three_digits(seconds / unit)} {suffix}"
     return f"{seconds * 1e9:.0f} ns"

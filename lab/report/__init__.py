@@ -1,1 +1,1 @@
-"""Reports, whose tables the command line and the app show, and which are written to files."""
+"""Reports on results. The command line and the app show their tables, and a report can be written to a file."""

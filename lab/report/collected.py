@@ -1,4 +1,4 @@
-"""The input of a report. It is read one result at a time, in full for a few results and as summaries for many."""
+"""The input of a report. Results are read one at a time, and if there are many, only a summary of each is kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Loaded:
         return platform_words(self.record)
 
     def timeline(self, rebuild: RebuildRecord) -> Timeline | None:
-        """Read the timeline of a rebuild; None if none was stored. Raises ResultError if it cannot be read."""
+        """Read the timeline of a rebuild. Return None if none was stored. Raises ResultError if it cannot be read."""
         if not rebuild.timeline_file:
             return None
         source = f"{self.record.id}/{rebuild.timeline_file}"
@@ -56,7 +56,7 @@ class Loaded:
 
 
 def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | str]:
-    """Yield each readable result once, and an error message for each of the others."""
+    """Yield each readable result once, and an error message for each result that cannot be read."""
     seen: set[str] = set()
     for found in find_results(names, store):
         if isinstance(found, str):
@@ -67,7 +67,7 @@ def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | s
 
 
 def loaded(found: FoundResult) -> Loaded:
-    """Return a result without invalid figures. Its ``problems`` list what was removed."""
+    """Return a result without its invalid figures. ``problems`` lists what was removed."""
     record = found.record
     cells = tuple(cleaned for cell in record.cells if (cleaned := _cleaned(cell)))
     rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
@@ -143,7 +143,7 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
 
 
 MOST_DETAILED = 12
-"""Up to this many results are shown in full. If there are more, each is a line, and each experiment a distribution."""
+"""Up to this many results are shown in full. Otherwise, each result is one line, and each experiment a distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ class Collected:
 
     listed: tuple[Listed, ...]
     detailed: tuple[Loaded, ...]
-    """All results, or none if there are more than ``MOST_DETAILED``."""
+    """All results, or no result if there are more than ``MOST_DETAILED``."""
     problems: tuple[str, ...]
-    """Messages about unreadable or incomparable results, and about figures left out."""
+    """Messages about results that are unreadable or not comparable, and about figures that were left out."""
     comparisons: Mapping[str, PlatformComparison] = field(default_factory=dict)
     distributions: Mapping[str, tuple[RatioDistribution, ...]] = field(default_factory=dict)
     """For each experiment, the ratios over all its results, if there are more than ``MOST_DETAILED``."""
@@ -231,7 +231,7 @@ def _listed(each: Loaded) -> Listed:
 
 
 def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparison], list[str]]:
-    """Compare each experiment with at least two results. Also return messages about those that are not comparable."""
+    """Compare the results of each experiment that has several. Also return messages about incomparable results."""
     found: dict[str, PlatformComparison] = {}
     problems: list[str] = []
     for experiment, group in by_experiment([platform_of(each.record) for each in detailed]).items():

@@ -1,4 +1,4 @@
-"""The tables of a result: those of its study, if it belongs to one, or the general ones.
+"""The tables of a result, which are those of its study or, if it does not belong to one, the general tables.
 
 General tables show figures, rebuilds, time spent, and comparisons of machines. The findings of a study are ratios
 beside theory and the published figures, each with a verdict. The antioquia study has its own tables for array details
@@ -72,7 +72,7 @@ def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
 
 _WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
 _LARGE_BLOCK_BYTES = 128 * 1024
-"""From this mean size of an I/O on, throughput is shown instead of IOPS."""
+"""If the mean size of an I/O is at least this, throughput is shown instead of IOPS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class ResultLabels:
         found = self.workloads.get(name)
         if found is None or found.recipe or found.trace:
             return found.title if found else name
-        # The catalogue's title may be wrong, since an experiment can change the block size.
+        # The title in the catalogue may be wrong here, because an experiment can change the block size.
         what = _WAYS.get(found.direction)
         title = f"{found.pattern.capitalize()} {what}, {human_bytes(found.block_bytes)}" if what else found.title
         jobs = f" × {found.jobs} jobs" if found.jobs > 1 else ""
@@ -105,7 +105,7 @@ class ResultLabels:
 
 
 def _experiment_of(record: ResultRecord) -> Experiment | None:
-    """Return the experiment, or None if another version of raidlab wrote it with keys that this one does not know."""
+    """Return the experiment, or None if it has keys that this version of raidlab does not know."""
     try:
         return decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
     except LabError:
@@ -200,7 +200,7 @@ def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
 
 
 def _outlier_notes(all_rows: tuple[Row, ...]) -> Iterator[str]:
-    """Yield a note for each outlier among the repeats. Outliers count like the other repeats."""
+    """Yield a note for each outlier among the repeats. Outliers are not left out of the figures."""
     for row in all_rows:
         values = row.values(lambda section: section.iops)
         for place in outliers(values):
@@ -246,7 +246,7 @@ def rebuild_table(record: ResultRecord) -> Table | None:
 def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[Value, ...]:
     seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
     predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
-    # An imported record may contain a rebuild that took no time.
+    # In an imported record, a rebuild may have taken no time.
     timed = [rebuild for rebuild in group if is_speed(rebuild.rebuild_seconds)]
     rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in timed]) if timed else None
     return (
@@ -261,7 +261,7 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: 
 
 
 def integrity_text(group: list[RebuildRecord]) -> str:
-    """Return the result of the data checks, such as ``intact (3 of 3)``."""
+    """Return the outcome of the data checks, such as ``intact (3 of 3)``."""
     checked = [rebuild for rebuild in group if rebuild.data_unchanged is not None]
     intact = [rebuild for rebuild in checked if rebuild.data_unchanged]
     if not checked:
@@ -271,7 +271,7 @@ def integrity_text(group: list[RebuildRecord]) -> str:
 
 
 def timings_table(record: ResultRecord) -> Table:
-    """Tabulate the wall-clock time by activity."""
+    """Tabulate how much wall-clock time each activity took."""
     timings, names = record.timings, {"resync": "resync and rebuild", "other": "everything else"}
     parts = [
         (word, names.get(word, word), getattr(timings, f"{word}_seconds"))
@@ -310,7 +310,7 @@ RATIO_NOTE = (
 
 
 def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[str] | None = None) -> Iterator[Table]:
-    """Yield those tables of a comparison that have rows. ``names`` are short names of the platforms, in order."""
+    """Yield those tables of a comparison that have rows. ``names`` are short names of the platforms, in their order."""
     whole = [platform.name for platform in found.platforms]
     names = whole if names is None else names
     if found.rows:
@@ -324,7 +324,7 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
         columns += (Column("Kendall's tau", form=".2f"), Column("pairs known"), Column("reversed"))
         short = dict(zip(whole, names, strict=True))
         agreements = tuple(_agreement_row(each, short) for each in found.agreements)
-        note = "tau is that of the medians, without an interval; pairs known have a verdict on both machines"
+        note = "tau is computed from the medians and has no interval; pairs known are those with a verdict on both"
         yield Table("Order of the arrays", columns, agreements, (note,))
     if found.conclusions:
         columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
@@ -336,14 +336,14 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
 
 
 def _covered_text(found: Estimate | None) -> str:
-    """Return ``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if there are too few repeats for a useful interval."""
+    """Return text such as ``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if these are too few for a useful interval."""
     if found is None or found.has_enough:
         return ratio_text(found)
     return f"{found.median:.2f} ({counted(found.n, 'repeat')})"
 
 
 def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Return a row for each conclusion that some platform can check, one for all others, and notes on the reasons."""
+    """Return a row for each conclusion that another platform can check, a row for the rest, and notes with reasons."""
     undecided = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
     rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in undecided]
     if undecided:
@@ -369,7 +369,7 @@ def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ..
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
-    """Count the conclusions by their outcome on a further platform, as in ``confirmed 3, flips 1``.
+    """Count the conclusions by their outcome on another platform, as in ``confirmed 3, flips 1``.
 
     ``place`` is the index of the platform after the first.
     """
@@ -378,7 +378,7 @@ def transfer_counts(found: PlatformComparison, place: int) -> str:
 
 
 def _claim(conclusion: Conclusion) -> str:
-    """Return the conclusion on the first platform, such as ``raid0 is faster than raid5``."""
+    """Return the conclusion that the first platform gives, such as ``raid0 is faster than raid5``."""
     outcome = conclusion.verdicts[0].outcome
     if outcome is RatioOutcome.CANNOT_TELL:
         return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
@@ -404,7 +404,7 @@ class Holds(StrEnum):
 
     YES = "holds"
     ORDER_ONLY = "the order holds"
-    """The direction of the difference is confirmed, but its size differs from the published one."""
+    """The direction of the difference is confirmed, but its size is not the published one."""
     ORDER_AT_LEAST = "the order holds; closeness unknown"
     """The direction is confirmed. Whether the ratio is near the published one is undecided."""
     NO = "does not hold"
@@ -418,7 +418,7 @@ class ComparedFinding:
 
     finding: PublishedFinding
     theory: float | None
-    """The predicted ratio, or None if theory does not cover the quantity."""
+    """The predicted ratio, or None if theory does not cover the quantity that the finding compares."""
     measured: Ratio | None
     holds: Holds
     reason: str = ""
@@ -511,7 +511,7 @@ def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
 
 
 def is_another(each: ComparedFinding) -> bool:
-    """Whether the measurement contradicts the study, so that a possible explanation is shown."""
+    """Whether the measurement contradicts the study. If it does, a possible explanation is shown."""
     return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
@@ -530,7 +530,7 @@ def _paired(ours: Row | None, base: Row | None, quantity: Quantity = Quantity.IO
 
 
 def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Ratio, Holds, str]]:
-    """Yield ratios and verdicts. All findings, with their closeness to published ratios, are one family of tests."""
+    """Yield ratios and verdicts. All findings, and their closeness to published ratios, form one family of tests."""
     near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
     orders = [_order_p_values(finding.relation, test) for finding, test in asked]
     family = [*orders, *(difference_p_values(test, at=ratio) for ratio, test in near)]
@@ -552,7 +552,7 @@ def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[R
 
 
 def _order_p_values(relation: Relation, test: RatioTest) -> PValues:
-    """Return the p-values of the finding (the claim) and its opposite, one-sided because the direction was given."""
+    """Return the one-sided p-values of the finding (the claim) and its opposite. The finding states the direction."""
     margin = 1 + DEFAULT_MARGIN
     match relation:
         case Relation.MORE:
@@ -613,12 +613,12 @@ def _values(row: Row, quantity: Quantity) -> dict[int, float]:
         case Quantity.CAPACITY:
             return {}
         case Quantity.CPU_PER_GIB:
-            # CPU time is counted in ticks of 10 ms, minus that of the idle machine, so a short job may show none.
+            # CPU time is counted in ticks of 10 ms, and the idle machine's is subtracted, so a short job may show none.
             return {repeat: cost for repeat, cost in row.cpu_by_repeat("cpu_seconds_per_gib").items() if cost > 0}
 
 
 class Theory:
-    """Predicted ratios for the arrays and jobs of one result."""
+    """The predicted ratios between the arrays of one result."""
 
     def __init__(self, record: ResultRecord) -> None:
         self._record = record
@@ -667,9 +667,9 @@ class Theory:
         return stored or self.relative_iops(array, job)
 
     def relative_iops(self, array: str, job: str) -> float | None:
-        """Predict IOPS in arbitrary units, for ratios between arrays of equal disks; None without a prediction."""
+        """Predict IOPS in arbitrary units, for ratios between arrays of equal disks. Return None if impossible."""
         if self._experiment is None or self._experiment.disks.pools:
-            # ``_UNIT_DISK`` stands for disks that are all equal.
+            # ``_UNIT_DISK`` represents each of the disks, which are all equal.
             return None
         try:
             plan = self._experiment.array(array)
@@ -729,7 +729,7 @@ def _agreement(arrays: tuple[ArrayRecord, ...], published: Published) -> str:
 
 
 def performance_table(record: ResultRecord, published: Published) -> Table:
-    """Tabulate Fig. 5 and the published IOPS, with p99, CPU cost, rebuild time, data check, repeats and intervals."""
+    """Tabulate Fig. 5 and the published IOPS, plus p99, CPU cost, rebuild time, data check, repeats and intervals."""
     all_rows, names = rows(record), [array.name for array in record.arrays]
     found = {way: [row_for(all_rows, name, way) for name in names] for way in (READ, WRITE)}
     columns: dict[Column, list[Value]] = {Column("level", False): [title_of(name) for name in names]}
@@ -775,7 +775,7 @@ def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
 def ratio_table(record: ResultRecord, published: Published) -> Table:
     """Tabulate ratios between levels with intervals. Unlike absolute figures, they can be compared between systems.
 
-    The table contains the study's own pairs, and fair pairs, with equal numbers of members or of data disks.
+    The table contains the study's own pairs, and fair pairs, which have equal numbers of members or of data disks.
     """
     all_rows = rows(record)
     names = [array.name for array in record.arrays]
@@ -820,7 +820,7 @@ def _members(record: ResultRecord, name: str, base: str) -> str:
 
 
 def csv_text(record: ResultRecord) -> str:
-    """Return the study's CSV, with median IOPS, and the rebuild time in seconds, which is empty without redundancy."""
+    """Return the study's CSV, with median IOPS and rebuild seconds. The latter are empty without redundancy."""
     all_rows = rows(record)
     body: list[list[object]] = []
     for array in record.arrays:
@@ -845,7 +845,7 @@ STUDY_ANTIOQUIA = "antioquia"
 
 
 class _StudyKeys(msgspec.Struct):
-    """The keys of an experiment file that reports use."""
+    """The keys of an experiment file that are used by reports."""
 
     study: str = ""
     why: str = ""
@@ -917,9 +917,9 @@ def heading(record: ResultRecord) -> str:
 
 
 def foremost(record: ResultRecord) -> str:
-    """Return a sentence that determines how all figures must be read, to show before them, or an empty string.
+    """Return a sentence to show before all figures because it says how they must be read, or an empty string.
 
-    It says that the processor, not the disks, limited the speed, or else why the experiment is done in this way.
+    The sentence says that the processor, not the disks, limited the speed, or else why the experiment is done this way.
     """
     seen = next(iter(processor_bound(record)), None)
     if seen is None:

@@ -35,7 +35,7 @@ HEALTHY, DEGRADED, REBUILDING, RESTORED = PHASES = ("healthy", "degraded", "rebu
 SCHEMA_VERSION = 2
 MOST_CELLS = 10_000
 MOST_ARRAYS = 200
-"""Limits, since every pair of arrays is compared. The catalogue's largest experiment has 1,146 cells on 41 arrays."""
+"""Limits, because every pair of arrays is compared. The largest built-in experiment has 1,146 cells on 41 arrays."""
 Word = Annotated[str, msgspec.Meta(max_length=300)]
 """A name. Its length is limited because the widest word of a column sets the width of a table."""
 Line = Annotated[str, msgspec.Meta(max_length=4000)]
@@ -48,7 +48,7 @@ class RunStatus(StrEnum):
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
-    """The run was interrupted or is still going on. The measured cells are stored, and the run can be resumed."""
+    """The run was interrupted, or it is still going on. The measured cells are stored, and the run can be resumed."""
 
 
 class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +83,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tunables: dict[Word, Line] = {}
     """Values under /sys and /proc during the measurement, by path."""
     depends_on: dict[Word, Word] = {}
-    """SHA-256 of the kernel, the programs and raidlab, in virtual time only. Equal sums give equal figures."""
+    """SHA-256 of the kernel, the programs and raidlab, in virtual time only. If two sums are equal, so are the figures.
+    """
 
     @property
     def is_stock(self) -> bool:
@@ -92,7 +93,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_cpu_time(self) -> bool:
-        """Whether CPU time is meaningful, since a virtual clock does not advance while the processor works."""
+        """Whether CPU time is meaningful. A virtual clock does not advance while the processor works."""
         return not self.is_virtual_time
 
 
@@ -110,9 +111,9 @@ class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     consistency_policy: Word = ""
     file_system: Word = ""
     commands: Lines = ()
-    """The commands that built it."""
+    """The commands that built the array."""
     details: dict[Word, Line] = {}
-    """What mdadm and sysfs report about it, verbatim."""
+    """What mdadm and sysfs report about the array, verbatim."""
     content_sums: dict[Word, Word] = {}
     """The SHA-256 of each disk's size and non-blank pages when the array was last stopped, in virtual time only."""
 
@@ -123,12 +124,12 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_seconds_total: Figure
     """The CPU time of the job, md's kernel threads and everything else, minus the idle baseline."""
     job_cpu_seconds: Figure | None = None
-    """This occurs only in results of earlier versions, whose digests cover it."""
+    """A field that occurs only in results of earlier versions, whose digests cover it."""
     md_thread_cpu_seconds: Figure
     cpu_microseconds_per_io: Figure | None = None
     cpu_seconds_per_gib: Figure | None = None
     idle_baseline_fraction: Figure
-    """Busy fraction of all CPU time before the job."""
+    """Fraction of all CPU time before the job in which the CPUs were busy."""
     steal_fraction: Figure | None = None
 
 
@@ -138,7 +139,7 @@ class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
     range_fraction: Figure
     """The difference between the largest and the smallest round."""
     slope_fraction: Figure
-    """The absolute change of the best-fit line from the first round to the last."""
+    """The absolute value by which the best-fit line changes from the first round to the last."""
     is_steady: bool
 
 
@@ -154,15 +155,15 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Position in the order of measurement."""
     started_utc: Word
     figures: JobFigures
-    """Empty in stored records, whose ``raw_file`` names the file that holds the text."""
+    """The figures. Their text is empty in stored records, where ``raw_file`` is the name of the file with this text."""
     cpu: CpuFigures | None = None
     steady: SteadyFigures | None = None
-    """None if there were too few I/Os or samples."""
+    """The steady-state check, or None if there were too few I/Os or samples."""
     cache_events: Lines = ()
     job_text: str = ""
     file_bytes: SizeBytes | None = None
     addresses: Word = ""
-    """Fingerprint of a random load's addresses (lab.workloads.jobs); empty for others, and in older records."""
+    """Fingerprint of a random load's addresses (lab.workloads.jobs), empty for other loads and in older records."""
     waited_fraction: Figure | None = None
     """Fraction of the time in which the machine was runnable but its processor did other work; None if unknown."""
     disturbed_before: SizeBytes = 0
@@ -198,17 +199,17 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     prediction_reason: Line = ""
     rebuilt_bytes: SizeBytes
     request_bytes: Figure | None = None
-    """Mean request size at the members; None with a background load, or if not measured."""
+    """Mean request size at the members, or None if there was a background load or the size was not measured."""
     under_workload: Word = ""
-    """The workload that ran during the rebuild; empty if there was none."""
+    """The workload that ran during the rebuild, or an empty string if there was none."""
     checksum_before: Word = ""
     checksum_after: Word = ""
     data_unchanged: bool | None = None
-    """None if the data were not checked."""
+    """Whether the data were intact, or None if they were not checked."""
     phases: tuple[PhaseRecord, ...] = ()
     stamps: Lines = ()
     timeline_file: Word = ""
-    """Path of its timeline in the result's folder (lab.results.record); empty if none was stored."""
+    """Path of the rebuild's timeline in the result's folder, or an empty string if none was stored."""
 
     @property
     def key(self) -> str:
@@ -240,7 +241,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     experiment: Word
     experiment_toml: str
     seed: int | None = None
-    """Replaces the seed in the file, unless it is None."""
+    """The seed that replaces the one in the file, or None to keep that one."""
     status: RunStatus = RunStatus.INCOMPLETE
     conditions: Conditions
     arrays: Annotated[tuple[ArrayRecord, ...], msgspec.Meta(max_length=MOST_ARRAYS)] = ()
@@ -250,12 +251,12 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     planned_cells: Lines = ()
     """Keys of all cells that the experiment requests."""
     resumed_after: Annotated[tuple[PartCount, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
-    """How many cells and rebuilds were stored each time that the run was resumed."""
+    """How many cells and rebuilds had been stored, for each time that the run was resumed."""
     stamps: Lines = ()
-    """Names of rules and notes that lower trust in the whole result."""
+    """Names of violated rules, and notes, which reduce the trust in the whole result."""
 
     def __post_init__(self) -> None:
-        # Records of version 0.1 contain CPU figures in virtual time, each from a single stray tick.
+        # Records of version 0.1 contain CPU figures in virtual time, each of which comes from a single stray tick.
         if not self.conditions.has_cpu_time and any(cell.cpu for cell in self.cells):
             cells = tuple(msgspec.structs.replace(cell, cpu=None) for cell in self.cells)
             msgspec.structs.force_setattr(self, "cells", cells)
@@ -266,13 +267,13 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The further files of the result's folder, which are fio documents and timelines of rebuilds."""
+        """The other files in the result's folder, which are fio documents and timelines of rebuilds."""
         named = (*(cell.raw_file for cell in self.cells), *(rebuild.timeline_file for rebuild in self.rebuilds))
         return tuple(name for name in named if name)
 
     @property
     def missing_keys(self) -> tuple[str, ...]:
-        """Keys of the planned cells that a resumed run still has to measure, in the planned order."""
+        """Keys of the planned cells that a resumed run would still have to measure, in the planned order."""
         done = self.done_keys
         return tuple(key for key in self.planned_cells if key not in done)
 
@@ -284,13 +285,13 @@ def encode_record(record: ResultRecord) -> bytes:
 
 _ESCAPES = (rb"\u", rb"\b", rb"\f", rb"\r", b"\x7f")
 _MOST_CHANGED_BYTES = 4 * MIB
-"""Limit for files of earlier versions, which take fifty times as much memory when decoded to a tree."""
+"""Limit for files of earlier versions, because they are decoded to a tree, which takes fifty times their size."""
 _OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
 Kind = TypeVar("Kind")
 
 
 def refuse_newer(source: object, what: str, version: int, known: int) -> None:
-    """Raises ResultError if the format of a file is newer than ``known``, the newest that this raidlab supports."""
+    """Raises ResultError if the format of a file is newer than ``known``, the newest that this version supports."""
     if version > known:
         raise ResultError(
             f"'{source}' has {what} format {version}; this raidlab supports formats up to {known}",
@@ -301,7 +302,7 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
 def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
     """Decode JSON to ``kind``, and make control characters visible (lab.gates.text), so that all text can be printed.
 
-    ``change`` is first applied to the tree. Raises msgspec's errors.
+    If ``change`` is given, it is first applied to the decoded tree. Raises msgspec's errors.
     """
     if change is not None:
         if len(data) > _MOST_CHANGED_BYTES:
@@ -311,7 +312,7 @@ def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] |
     found = decode_json(data, kind)
     # Separate searches take a tenth of the time of one regular expression.
     if data.isascii() and not any(escape in data for escape in _ESCAPES):
-        # In this usual case, the text cannot contain control characters other than line feeds and tabs.
+        # This is the usual case: the text cannot contain control characters other than line feeds and tabs.
         return found
     return convert(_visible(msgspec.to_builtins(found)), kind)
 
@@ -328,12 +329,12 @@ def _visible(value: Any, *, lines: bool = False) -> Any:
 
 FORMAT_VERSION = 1
 MOST_SAMPLES = 500_000
-"""A rebuild of two days, sampled three times a second."""
+"""The number of samples in a rebuild of two days that is sampled three times a second."""
 Column = Annotated[tuple[Figure | None, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """An interval of the time axis, named healthy, degraded, rebuilding or restored."""
+    """An interval of the time axis, called healthy, degraded, rebuilding or restored."""
 
     name: Word
     start_seconds: Figure
@@ -341,7 +342,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Throughput of one member, one value per time."""
+    """Throughput of one member, with one value for each time."""
 
     name: Word
     read_bytes_per_second: Column
@@ -361,9 +362,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """IOPS at the array, as its users see them."""
     write_iops: Column
     wait_seconds: Column
-    """Mean time of the array's I/Os; None if there were none."""
+    """Mean time that the array's I/Os took, or None if there were none."""
     rebuilt_fraction: Column
-    """None while md runs no rebuild."""
+    """The fraction of the member that has been rebuilt, or None while md runs no rebuild."""
     busy_fraction: Column
     """Busy fraction of the machine's CPUs."""
     members: Annotated[tuple[MemberRates, ...], msgspec.Meta(max_length=MOST_DISKS)] = ()
@@ -404,11 +405,11 @@ def decode_timeline(text: str, *, source: str) -> Timeline:
 
 
 _CHANCE = frozenset({"id", "created_utc", "started_utc", "cpu_model"})
-"""Names and dates of the run, and the computer's processor, which does not affect a machine in virtual time."""
+"""Fields with names and dates of the run, and with the computer's processor, which does not affect virtual time."""
 _COMPUTERS = frozenset(
     {"fio_seconds", "mkfs_seconds", "mdadm_seconds", "resync_seconds", "other_seconds", "total_seconds"}
 )
-"""The fields of the timings that contain the computer's own time."""
+"""The fields of the timings that are in the computer's own time."""
 
 
 def _measured_part(record: ResultRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The rows of a result. Each contains all repeats of one array, workload, phase and direction, with estimates."""
+"""The rows of a result. Each row contains all repeats of one array, workload, phase and direction, with estimates."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Row:
     direction: str
     cells: tuple[CellRecord, ...]
     looks: tuple[InterimLook, ...] = ()
-    """The looks, if measurement continued until the intervals were narrow. The intervals allow for them."""
+    """The looks, if measuring continued until the intervals were narrow. The intervals take the looks into account."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
         return cell.figures.sections[self.direction]
 
     def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
-        """Return the picked figure of each repeat that has it."""
+        """Return the figure that ``pick`` selects, for each repeat that has this figure."""
         return list(self.by_repeat(pick).values())
 
     def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def cpu_microseconds_per_io(self) -> Estimate | None:
-        """CPU time of the whole machine per I/O, minus that of the idle machine; None if it was not measured."""
+        """CPU time of the whole machine per I/O, minus that of the idle machine, or None if it was not measured."""
         values = [*self.cpu_by_repeat("cpu_microseconds_per_io").values()]
         return self.estimate(values) if values else None
 
@@ -75,7 +75,7 @@ class Row:
 
     @property
     def predicted_iops(self) -> float | None:
-        """The predicted IOPS of this direction, which for a mixed load is its share of the prediction for the whole."""
+        """The predicted IOPS of this direction. For a mixed load, this is its share of the whole prediction."""
         cell, ours = self.cells[0], self.section(self.cells[0])
         if cell.predicted_iops is None or len(cell.figures.sections) < 2:
             return cell.predicted_iops

@@ -1,8 +1,8 @@
 """Statistics of repeats: medians, ratios of two configurations, and verdicts on families of ratios.
 
 Medians have order-statistic confidence intervals, even under sequential sampling. Ratios are Hodges-Lehmann estimates,
-with confidence intervals from inverting exact rank tests. Only these need scipy, which takes a second to load.
-Verdicts are faster, slower, the same, or undecided.
+whose confidence intervals come from inverting exact rank tests. Only the rank tests need scipy, which takes a second to
+load. Verdicts are faster, slower, the same, or undecided.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.errors import SpecError
 from lab.gates.decoding import MOST_REPEATS, convert, parse_toml
 
 REQUIRED_COVERAGE = 0.95
-"""Six or more repeats reach this coverage; five give 93.75 %."""
+"""The coverage of an interval. Six or more repeats reach it, but five give only 93.75 %."""
 _MISSES = 1 - REQUIRED_COVERAGE
 FEWEST_FOR_INTERVAL = 6
 DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
@@ -42,7 +42,7 @@ class InterimLook:
 
 
 class _Lengths(msgspec.Struct, frozen=True):
-    """The keys of an experiment's file that set numbers of repeats. All other keys are ignored."""
+    """The keys of an experiment's file that set the number of repeats. All other keys are ignored."""
 
     repeats: int = DEFAULT_REPEATS
     most_repeats: int = 0
@@ -63,9 +63,10 @@ def order_statistic_coverage(n: int, k: int) -> float:
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     """Return the looks that decide whether a cell needs more repeats, or () if the number is fixed.
 
-    There are at most three. At the first, the range of six repeats misses the median in 3.1 % of the cases, which
-    leaves 1.9 % of the 5 % allowed. The second look gets half of this, and the last look the rest. The second look lies
-    between the geometric and the arithmetic mean of the other two, where it uses its share best.
+    There are at most three looks. At the first, the range of six repeats misses the median in 3.1 % of all cases, which
+    leaves 1.9 % of the 5 % allowed. The second look gets half of this, and the last look gets the rest. The number of
+    repeats at the second look lies between the geometric and the arithmetic mean of the others, where it uses its share
+    best.
     """
     if most_repeats <= repeats:
         return ()
@@ -90,7 +91,7 @@ def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
     try:
         lengths = convert(parse_toml(experiment_toml), _Lengths)
     except (SpecError, msgspec.ValidationError):
-        # Another version of raidlab wrote it in a different format.
+        # Another version of raidlab wrote the file in a different format.
         return ()
     if not 1 <= lengths.repeats <= lengths.most_repeats <= MOST_REPEATS:
         return ()
@@ -100,9 +101,9 @@ def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
 def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, float]:
     """Return the order statistic that bounds the interval of ``n`` repeats, and the coverage.
 
-    Before the first look no decision has been made, so the number of repeats counts as fixed. If the number lies
-    between those of two looks (because repeats were lost or the run was interrupted), the interval may miss the median
-    as often as that of the next look.
+    Before the first look no decision has been made, so the number of repeats counts as fixed. The number lies between
+    those of two looks if repeats were lost or the run was interrupted. The interval may then miss the median as often
+    as that of the next look may.
     """
     if not planned or n < planned[0].n:
         k = _largest(n, _MISSES).k
@@ -113,7 +114,7 @@ def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, f
 
 
 def _largest(n: int, misses: float) -> InterimLook:
-    """Return the narrowest interval that misses the median with probability at most ``misses``, else the full range."""
+    """Return the narrowest interval that misses the median with probability at most ``misses``, or the full range."""
     found = InterimLook(n, 1)
     while found.k + 1 <= (n + 1) // 2 and (narrower := InterimLook(n, found.k + 1)).miss <= misses:
         found = narrower
@@ -137,7 +138,7 @@ class Estimate:
 
     @property
     def half_width_fraction(self) -> float:
-        """Half the interval's width as a fraction of the median; infinite for a median of 0 and for a single sample."""
+        """Half the interval's width as a fraction of the median; infinite for a single sample and for a median of 0."""
         if self.n < 2 or self.median == 0:
             return math.inf
         return (self.high - self.low) / 2 / abs(self.median)
@@ -153,10 +154,10 @@ class Estimate:
 
 
 def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Estimate:
-    """Return the median with the tightest order statistics that cover 95 % or more, or else the full range.
+    """Return the median and the tightest order statistics that cover 95 % or more, or else the full range.
 
-    ``looks`` are those of an experiment that measures until intervals are narrow. Raises SpecError if there are no
-    samples, or if one is not finite.
+    ``looks`` are the looks of an experiment that measures until the intervals are narrow. Raises SpecError if there are
+    no samples, or if one is not finite.
     """
     if not samples:
         raise SpecError("a median needs samples, but there are none", hint="measure first")
@@ -173,7 +174,8 @@ def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Est
 def outliers(samples: Sequence[float]) -> tuple[int, ...]:
     """Return the indices of samples that are far from the others. They are marked, but not excluded from any figure.
 
-    Far means a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), and more than 5 % from the median.
+    A sample is far if its modified z-score is above 3.5 (Iglewicz and Hoaglin 1993) and it is more than 5 % from the
+    median.
     """
     if len(samples) < 3:
         return ()
@@ -202,7 +204,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Estimate):
-    """A Hodges-Lehmann estimate, ``median``, which lies in the interval. ``n`` counts pairs, or the smaller group."""
+    """A Hodges-Lehmann estimate with its interval. ``n`` is the number of pairs, or of samples in the smaller group."""
 
     p_value: float
     """The two-sided p-value of "there is no difference" for this ratio alone."""
@@ -215,11 +217,11 @@ class RatioTest:
     first: tuple[float, ...]
     """Logarithms of the pairs' ratios, or of the numerator's samples."""
     second: tuple[float, ...] | None
-    """Logarithms of the denominator's samples; None for pairs."""
+    """Logarithms of the denominator's samples, or None for pairs."""
 
     @classmethod
     def paired(cls, numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Self:
-        """Test interleaved repeats, paired by number so that common drift cancels out. Others are ignored.
+        """Test interleaved repeats. They are paired by number so that common drift cancels out, and others are ignored.
 
         Raises SpecError if the two have no repeat in common, or if a value is not above 0.
         """
@@ -252,9 +254,9 @@ class RatioTest:
         return float(self._p_values([math.log(at)], side)[0])
 
     def equivalence_p_value(self, margin: float, *, at: float = 1.0) -> float:
-        """Return the p-value of the ratio differing from ``at`` by more than ``margin``.
+        """Return the p-value against the hypothesis that the ratio differs from ``at`` by more than ``margin``.
 
-        It is that of two one-sided tests (Schuirmann 1987).
+        It is the p-value of two one-sided tests (Schuirmann 1987).
         """
         above, below = at / (1 + margin), at * (1 + margin)
         return max(self.p_value(Side.GREATER, at=above), self.p_value(Side.LESS, at=below))
@@ -264,7 +266,7 @@ class RatioTest:
         """The estimate and the closed interval of ratios that the test does not reject at 5 %.
 
         The result of a rank test changes only at the candidates, so one test is made in each gap between two
-        neighbours, and one beyond each end.
+        neighbouring candidates, and one beyond each end.
         """
         candidates = self._candidates()
         steps = sorted(set(candidates))
@@ -276,7 +278,7 @@ class RatioTest:
         low, high = steps[0], steps[-1]
         if rejected and accepted:
             low, high = steps[max(0, accepted[0] - 1)], steps[min(len(steps) - 1, accepted[-1])]
-        # There are too few samples for 95 %, so this is the full range, with its actual coverage.
+        # There are too few samples for 95 %, so the interval is the full range, with its actual coverage.
         coverage = 1 - max(rejected, default=p_values[0])
         middle = statistics.median(candidates)
         return Ratio(math.exp(middle), math.exp(low), math.exp(high), self.n, coverage, p_zero)
@@ -293,7 +295,7 @@ class RatioTest:
 
         moved = np.asarray(self.first)[:, None] - np.asarray(shifts)
         if self.second is None:
-            # Exact zeros occur only if two values are equal. Splitting them keeps the size of the test.
+            # Exact zeros occur only if two values are equal. Counting half of them keeps the size of the test.
             method = "exact" if len(self.first) <= _EXACT_PAIRS else "asymptotic"
             return stats.wilcoxon(moved, zero_method="zsplit", method=method, alternative=side, axis=0).pvalue
         others = np.repeat(np.asarray(self.second)[:, None], len(shifts), axis=1)
@@ -308,7 +310,7 @@ def smallest_p_value(first: int, second: int | None) -> float:
 
 
 def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
-    """Return the fewest repeats that can show a clear difference in one of ``comparisons`` if the others show none."""
+    """Return how many repeats can show a clear difference in one of ``comparisons`` if the others show none."""
     count = 1
     while smallest_p_value(count, None if are_paired else count) > SIGNIFICANCE / comparisons:
         count += 1
@@ -338,7 +340,7 @@ class RatioOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome. ``reason`` says why there is no verdict, and is empty if there is one."""
+    """An outcome. If it is undecided, ``reason`` says why; otherwise, ``reason`` is empty."""
 
     outcome: RatioOutcome
     reason: str = ""
@@ -358,7 +360,7 @@ class Asked:
 
     test: RatioTest
     is_time: bool = False
-    """Whether the figures are times, so that less is faster."""
+    """Whether the figures are times, so that a smaller figure means faster."""
 
 
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
@@ -380,7 +382,7 @@ def adjusted(family: Sequence[PValues]) -> list[PValues]:
 
 
 def difference_p_values(test: RatioTest, margin: float = DEFAULT_MARGIN, *, at: float = 1.0) -> PValues:
-    """Return the p-values of the claim that the ratio differs from ``at``, and of its being within the margin."""
+    """Return the p-values of two claims: that the ratio differs from ``at``, and that it is within the margin of it."""
     return PValues(test.p_value(at=at), test.equivalence_p_value(margin, at=at))
 
 
@@ -419,7 +421,7 @@ def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family:
 
 
 def why_not(test: RatioTest, p_value: float, family: int) -> str:
-    """Say why a difference is not significant: too few repeats, too many comparisons for them, or too much noise."""
+    """Say whether too few repeats, too many comparisons or too much noise keep a difference from being significant."""
     needed = repeats_needed(family, are_paired=test.second is None)
     what = "1 repeat is" if test.n == 1 else f"{test.n} repeats are"
     among = f" for one clear difference among {family} comparisons" if family > 1 else ""

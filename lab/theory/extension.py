@@ -1,4 +1,4 @@
-"""What a plugin can add to theory: the data loss of a fleet of arrays over years, as figures with intervals.
+"""What a plugin can add to theory, which is the data loss of a fleet of arrays over years, as figures with intervals.
 
 NOMDL, the normalised magnitude of data loss, is the expected number of bytes lost in a number of years, per usable
 byte. Greenan, Plank and Wylie proposed it to replace MTTDL ("Mean time to meaningless", HotStorage 2010).
@@ -16,7 +16,7 @@ class Interval(msgspec.Struct, frozen=True):
     """An estimate and its 95 % interval. All three are finite and not negative."""
 
     value: float
-    """0 if nothing was observed, so that only ``high`` is known."""
+    """The estimate. It is 0 if nothing was observed, and then only ``high`` is known."""
     low: float
     high: float
 
@@ -36,8 +36,8 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     fleet_loss_chance: Interval
     """The probability that at least one array of the fleet loses data within the period."""
     nines_per_array_year: Interval
-    """-log10 of ``loss_chance_per_array_year``, at most 300. ``low`` has the fewest nines; without losses it is also
-    the ``value``.
+    """-log10 of ``loss_chance_per_array_year``, at most 300. ``low`` has the fewest nines. Without losses, it is also
+    ``value``.
     """
     nines_per_fleet_year: Interval
     lost_bytes_per_pb_year: Interval
@@ -45,24 +45,26 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     nomdl_bytes_per_tb: Interval
     """The expected number of bytes lost within the period, per 10^12 usable bytes."""
     cause_losses: Mapping[str, float]
-    """The share of the losses that each cause has."""
+    """For each cause, its share of the losses."""
     cause_bytes: Mapping[str, float]
-    """The share of the lost bytes that each cause has."""
+    """For each cause, its share of the lost bytes."""
     seldom: Mapping[str, Interval] = msgspec.field(default_factory=dict)
-    """For each cause that can lose data but was rarely or never seen, the bytes it loses per year and 10^15 usable
-    bytes.
+    """For each cause that can lose data but was rarely or never seen, the number of bytes that it loses per year and
+    10^15 usable bytes.
     """
     mttdl_years: float
-    """At most 1e300."""
+    """The mean time to data loss in years, at most 1e300."""
     mttdl_by_hand: str = ""
     """The formula of the MTTDL with its numbers."""
     counted: str = ""
     """The events between a failure and the end of its rebuild, and other possible errors, as a sentence."""
     losses_to_mttdl: float
-    """The losses of an array, divided by those that the MTTDL predicts."""
+    """The number of losses of an array, divided by the number that the MTTDL predicts."""
     is_biased: bool
     weight_mean: float
-    """The mean weight of importance sampling: 1 except for the sampling error, and exactly 1 if it is not used."""
+    """The mean weight of importance sampling. It is 1 except for the sampling error, and exactly 1 without such
+    sampling.
+    """
     weight_error: float
 
     @property
@@ -75,4 +77,6 @@ class FleetLosses(NamedTuple):
     """The data loss of small fleets of arrays, computed fast enough for an interactive screen."""
 
     what_if: Callable[..., LossFigures]
-    """Takes the properties of the fleet by name (``lab.fleet.run``). Raises SpecError if the array is invalid."""
+    """A function of the fleet's properties, passed by name (``lab.fleet.run``). Raises SpecError if the array is
+    invalid.
+    """

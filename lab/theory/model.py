@@ -1,4 +1,4 @@
-"""Predictions of array performance, each with its reason in a sentence or two.
+"""Predictions of array performance. Each comes with its reason in a sentence or two.
 
 There are two kinds. **Closed forms** are for teaching and for checks by hand: capacity in I/Os, penalties, and bounds
 from operational analysis (Denning and Buzen, 1978). An array completes at most one request in the time
@@ -29,14 +29,14 @@ from lab.workloads.workload import AccessPattern, Direction, Workload
 
 
 def covered_zones(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[StripZone, ...]:
-    """Return the zones and parts of zones in the first ``covered_bytes`` of an array (None: in all of it)."""
+    """Return the zones and parts of zones in the first ``covered_bytes`` of an array, or in all of it if None."""
     zones = strip_zones(member_bytes)
     end = zones[-1].end if covered_bytes is None else covered_bytes
     return tuple(replace(zone, end=min(zone.end, end)) for zone in zones if zone.start < end)
 
 
 def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[float, ...]:
-    """Return each member's share, by slot, of random requests that are uniformly distributed over ``covered_bytes``."""
+    """Return each member's share, by slot, of requests that are distributed uniformly over ``covered_bytes``."""
     zones = covered_zones(member_bytes, covered_bytes)
     total = sum(zone.size for zone in zones)
     return tuple(
@@ -71,8 +71,8 @@ class DiskRates:
 def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None = None) -> DiskRates:
     """Return the nominal rates of an emulated drive.
 
-    ``sequential`` are its measured bytes per second for reads and for writes. Without them, a drive with constant
-    service time is assumed to stream as fast as it serves requests of 1 MiB.
+    ``sequential`` holds the drive's measured bytes per second for reads and for writes. Without these figures, a drive
+    with constant service time is assumed to stream as fast as it serves requests of 1 MiB.
     """
     iops = 1 / drive.service_seconds
     read, write = sequential or (iops * MIB, iops * MIB)
@@ -92,22 +92,22 @@ class LoadPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A predicted value and the reason for it; the name of the function that returns it contains the unit."""
+    """A predicted value and the reason for it. The name of the function that returns the value contains its unit."""
 
     value: float
     reason: str
 
 
 def expected_busy_disks(disks: int, depth: float) -> float:
-    """Return the mean number of busy ``disks`` if ``depth`` I/Os are always in flight, each on a random disk.
+    """Return how many of ``disks`` are busy on average if ``depth`` I/Os are always in flight, each on a random disk.
 
-    All disks have the same constant service time. In one service time every busy disk completes one I/O, and the same
+    All disks have the same constant service time. In one service time, every busy disk completes one I/O, and the same
     number of I/Os arrives at random disks. If the mean square of the queue lengths is constant, the share of busy disks
-    is the solution of a quadratic equation (docs/theory.md). This assumes a constant number of busy disks; the result
-    is within 2 % of simulated queues. It lies between the result for a network of exponential servers,
-    nQ / (n + Q - 1), and that for I/Os that are all redistributed in every service time, n(1 - (1 - 1/n)^Q).
+    is the solution of a quadratic equation (docs/theory.md). This assumes that the number of busy disks is constant.
+    The result is within 2 % of simulated queues. It lies between the result for a network of exponential servers, nQ /
+    (n + Q - 1), and that for I/Os that are all redistributed in every service time, n(1 - (1 - 1/n)^Q).
 
-    Raises SpecError if there is less than one disk or I/O.
+    Raises SpecError if there is not at least one disk and one I/O.
     """
     if disks < 1 or depth < 1:
         raise SpecError(f"no prediction for {disks} disks at queue depth {depth}", hint="use at least 1 of each")
@@ -119,14 +119,14 @@ def expected_busy_disks(disks: int, depth: float) -> float:
 def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> float:
     """Predict small random reads or writes per second with ``depth`` I/Os in flight, in closed form.
 
-    The result is the number of busy disks divided by the service time of one request, and is limited by the capacity of
+    The result is the number of busy disks divided by the service time of one request. It is limited by the capacity of
     the busiest member. Raises SpecError if there are no disks.
     """
     servers = _servers(disks)
     ceiling = ceiling_iops(level, servers, is_write=is_write)
     work = demand(level, len(disks), is_write=is_write)
     used = [slot for slot in range(len(disks)) if work.reads[slot] + work.writes[slot] > 0]
-    # The mean number of a request's member I/Os in flight: those of a stage run in parallel, and stages in sequence.
+    # The mean number of a request's member I/Os in flight. The I/Os of a stage run in parallel, and stages in sequence.
     side_by_side = (work.total_reads + work.total_writes) / work.stages
     busy = expected_busy_disks(len(used), max(1.0, depth * side_by_side))
     seconds = sum(
@@ -153,9 +153,9 @@ def sequential_bytes_per_second(
 ) -> Prediction:
     """Return the upper bound for one sequential stream of large requests.
 
-    ``member_bytes`` are the sizes of a RAID 0's members. Unequal sizes create zones, and the result is then the mean
-    over ``covered_bytes`` from the array's start (None: all of it). Raises SpecError if there are no disks, or if the
-    direction is a mix.
+    ``member_bytes`` contains the sizes of a RAID 0's members. If they are unequal, they create zones, and the result is
+    the mean over the first ``covered_bytes`` of the array, or over all of it if that is None. Raises SpecError if there
+    are no disks, or if the direction is a mix.
     """
     if not disks or direction not in (Direction.READ, Direction.WRITE):
         raise SpecError(f"no sequential prediction for '{direction}' on {len(disks)} disks", hint="use read or write")
@@ -176,7 +176,7 @@ def sequential_bytes_per_second(
 def rebuild_seconds(
     used_device_bytes: int, disks: Sequence[DiskRates], *, sync_speed_max_bytes_per_second: float | None = None
 ) -> Prediction:
-    """Predict the time to rebuild one member without other load: its used bytes at the rate of the slowest member.
+    """Predict the time to rebuild one member without other load, at the rate of the slowest member.
 
     ``disks`` are the surviving members and the new one. If md's sync_speed_max (md(4)) is given, it limits the rate as
     well. Raises SpecError if there are no disks.
@@ -209,12 +209,12 @@ def predict_load(
 ) -> LoadPrediction:
     """Predict the performance of ``workload`` on this array, complete or without the slots in ``failed``.
 
-    ``working_bytes`` is the load's working set on the array; if it is given, hits in md's stripe cache are included.
-    Random requests are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes`` are
-    the sizes of the members. In a RAID 0 of unequal members, the zones beyond ``working_bytes`` are ignored.
+    ``working_bytes`` is the load's working set on the array. If it is given, hits in md's stripe cache are included.
+    Random requests are aligned. Without ``chunk_bytes``, they are assumed to lie within a chunk. ``member_bytes``
+    contains the sizes of the members. In a RAID 0 of unequal members, the zones beyond ``working_bytes`` are ignored.
 
-    Raises SpecError if the workload verifies, so that its direction is not constant, if the array has failed, if the
-    load is sequential and the array degraded, and if ``requests_for`` rejects requests of several chunks.
+    Raises SpecError if the workload verifies, because its direction is not constant then. Also raises SpecError if the
+    array has failed, if the load is sequential and the array degraded, or if ``requests_for`` does.
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="use a read or write workload")
@@ -246,7 +246,7 @@ def _sequential_load(
         level, disks, workload.direction, member_bytes=member_bytes, covered_bytes=covered_bytes
     )
     iops = stream.value / workload.block_bytes
-    # Little's law: requests in flight = throughput x mean latency.
+    # By Little's law, the number of requests in flight is throughput x mean latency.
     mean = workload.depth_total / iops
     return LoadPrediction(iops, mean, None, stream.reason)
 
@@ -295,7 +295,7 @@ class Demand:
     reads: tuple[float, ...]
     writes: tuple[float, ...]
     stages: float
-    """The number of sequential steps, for example 2 if md reads before it writes."""
+    """The number of steps in sequence, for example 2 if md reads before it writes."""
 
     @property
     def total_reads(self) -> float:
@@ -322,7 +322,7 @@ def demand(
         found = requests.stages(place, is_write, 0.0)
         stages += len(found)
         for slots, writes in found:
-            # Reads of a mirror are spread evenly over the copies; other I/Os keep their slots.
+            # Reads of a mirror are spread evenly over the copies, whereas other I/Os keep their slots.
             chosen = slots if is_write else requests.copies_of(place) or slots
             for slot in chosen:
                 work[writes][slot] += len(slots) / len(chosen)
@@ -331,7 +331,7 @@ def demand(
 
 
 def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
-    """Return the maximum number of requests per second at any queue depth, when the busiest member is always busy.
+    """Return the maximum number of requests per second at any queue depth, with the busiest member always busy.
 
     Raises SpecError if there are no disks.
     """

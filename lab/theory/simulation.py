@@ -1,11 +1,11 @@
-"""Simulation of a load on an array as a closed queueing network (discrete events), and md's I/Os for a small request.
+"""Discrete-event simulation of a load on an array as a closed queueing network, and the I/Os of md for a small request.
 
 The reads and writes that md issues to the members, and their order, follow the source of Linux 6.1 (drivers/md):
 ``handle_stripe_dirtying`` and ``need_this_block`` of raid5.c for parity, ``read_balance`` of raid1.c and raid10.c for
 mirrors. A request lies within a chunk, or consists of several whole chunks.
 
-``depth`` requests are always in flight: as with fio's libaio engine, the next request is issued as soon as one
-completes. A request passes through md's stages, and each member serves its I/Os in order. There is no closed form for
+``depth`` requests are always in flight, because the next request is issued as soon as one completes, as with fio's
+libaio engine. A request passes through md's stages, and each member serves its I/Os in order. No closed form exists for
 this, because a parity write forks to several members, joins, and forks again. Each run is short, uses a fixed seed, and
 is deterministic.
 """
@@ -56,7 +56,7 @@ STRIPE_CACHE_STRIPES = 256
 STRIPE_PAGE_BYTES = 4096
 
 _SHARE_PLACES = 1000
-"""The number of places for a load of which the members have unequal shares."""
+"""The number of places for a load that is spread unequally over the members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class Servers:
     def __init__(self, servers: Sequence[Server], *, follows_heads: bool) -> None:
         self._seconds = ([server.read_seconds for server in servers], [server.write_seconds for server in servers])
         self._free = [0.0] * len(servers)
-        """The time at which each member has served its queue or, with parallel I/Os, can start another one."""
+        """The time at which each member has served its queue or, if it serves I/Os in parallel, can start another."""
         self._later = [[0.0] * (server.concurrent_requests - 1) for server in servers]
         self._is_simple = not follows_heads and all(server.concurrent_requests == 1 for server in servers)
         self._ends: list[deque[tuple[float, float]]] = [deque() for _ in servers]
         self._heads = [0.0] * len(servers)
         self._follows_heads = follows_heads
         self.ios = ([0] * len(servers), [0] * len(servers))
-        """The reads and the writes so far, each by slot."""
+        """The number of reads and the number of writes so far, each by slot."""
 
     @property
     def busy_seconds(self) -> float:
@@ -124,7 +124,7 @@ class Servers:
         return len(ends)
 
     def head(self, slot: int) -> float:
-        """Return the address of the member's last completed I/O, as a fraction of its size; ``pending`` updates it."""
+        """Return the address of the member's last completed I/O as a fraction of its size. ``pending`` updates it."""
         return self._heads[slot]
 
 
@@ -132,21 +132,21 @@ class Requests(ABC):
     """Converts requests into stages of member I/Os. ``place`` is the position of a request in the layout's period."""
 
     places: int = 1
-    """The number of places in a period of the layout; all are equally likely."""
+    """The number of places in a period of the layout. All places are equally likely."""
     address: float = 0.0
-    """The address of the last request on the members, as a fraction of their size; only mirrors set it."""
+    """The address of the last request on the members, as a fraction of their size. Only mirrors set it."""
 
     @abstractmethod
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
         """Return the member I/Os of the next request, or none if all its pages are in the stripe cache."""
 
     def copies_of(self, place: int) -> tuple[int, ...]:
-        """Return the slots among which md chooses for a read at this place, or none if there is no choice."""
+        """Return the slots among which md chooses for a read at this place, or an empty tuple if md has no choice."""
         return ()
 
 
 class FixedRequests(Requests):
-    """Requests whose member I/Os depend only on the place: a bare disk, RAID 0, and full stripes of RAID 4, 5 and 6."""
+    """Requests to a bare disk, RAID 0 or full stripes of RAID 4, 5 and 6. Only the place determines the member I/Os."""
 
     def __init__(self, reads: Sequence[tuple[int, ...]], writes: Sequence[tuple[int, ...]]) -> None:
         self.places = len(reads)
@@ -174,7 +174,7 @@ def _striped(members: int, chunks: int = 1, shares: Sequence[float] = ()) -> Fix
 def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...]]:
     """Return places in proportion to each member's share of the requests, to within 0.1 %.
 
-    Raises SpecError if requests have several chunks, because these lie on different members in each zone.
+    Raises SpecError if requests have several chunks, because the chunks lie on different members in each zone.
     """
     if chunks > 1:
         raise SpecError(
@@ -186,7 +186,7 @@ def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...
 
 
 class MirroredRequests(Requests):
-    """Requests to RAID 1 and RAID 10: a write goes to every copy, and a read to the copy that md prefers."""
+    """Requests to RAID 1 and RAID 10. A write goes to every copy, and a read goes to the copy that md prefers."""
 
     def __init__(
         self,
@@ -288,11 +288,11 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """Return the slots that md reads before a write, for reconstruct-write unless read-modify-write reads fewer."""
+        """Return the slots that md reads before a write. Read-modify-write is chosen only if it reads fewer blocks."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
-            # Parity must be recomputed, but a data block that it needs is lost, so md reads all it can
+            # Parity must be recomputed, but one of the data blocks is lost, so md reads all that it can
             # (need_this_block).
             return tuple(slot for slot in self._alive if slot not in pages)
         modify = (parity | {data}) - pages
@@ -319,10 +319,11 @@ def requests_for(
 ) -> Requests:
     """Return the object that converts requests into member I/Os for this level.
 
-    ``stripes`` is the number of pages of the working set on each member; if it is given, hits in the stripe cache are
-    included. ``chunks`` is the number of chunks of one request. ``shares`` are the members' shares of the requests to a
-    RAID 0 (lab.theory.model); if empty, they are equal. Raises SpecError if the array has failed, or if requests have
-    several chunks, unless the level is RAID 0 or each is a full stripe of a complete array with parity.
+    ``stripes`` is the number of pages of the working set on each member. If it is given, hits in the stripe cache are
+    included. ``chunks`` is the number of chunks of one request. ``shares`` contains the members' shares of the requests
+    to a RAID 0 (lab.theory.model). If it is empty, the shares are equal. Raises SpecError if the array has failed, or
+    if requests have several chunks, unless the level is RAID 0 or each is a full stripe of a complete array with
+    parity.
     """
     if failed and not level.survives(failed, members):
         raise SpecError(
@@ -347,7 +348,7 @@ def requests_for(
         geometry = level_geometry(level, None, members, 1, level.copies * members)
         # The slots of the copies, in md's order, for each chunk of one period of the layout.
         copy_sets = [tuple(place.slot for place in geometry.places(chunk)) for chunk in range(members)]
-        # raid10.c chooses near copies by the head, far ones by the lowest address.
+        # raid10.c chooses among near copies by the position of the head, and among far copies by the lowest address.
         balance = Balance.HEAD if level.layout is Raid10Layout.NEAR else Balance.FIRST
         return MirroredRequests(copy_sets, failed, servers, random, balance if is_rotational else Balance.PENDING)
     return ParityRequests(level, members, failed, random, stripes)
@@ -363,7 +364,7 @@ REQUESTS_PER_DEPTH = 100
 """A deep queue needs many rounds to become independent of its initial state. With these two constants, means differ by
 about 1 % between seeds, and a simulation takes 2 to 20 ms."""
 SEED = 1988
-"""The seed of the random addresses; any other seed gives the same figures within their noise."""
+"""The seed of the random addresses. Any other seed gives the same figures within their noise."""
 _WARMUP_REQUESTS = 200
 _WARMUP_ROUNDS = 8
 
@@ -377,16 +378,16 @@ class ArrayUnderLoad:
     """One server for each slot, including the failed ones."""
     depth: int
     write_share: float = 0.0
-    """0 for reads only, 1 for writes only."""
+    """The share of writes, which is 0 for reads only and 1 for writes only."""
     failed: frozenset[int] = frozenset()
     """The slots without a member."""
     is_rotational: bool = True
-    """Whether the kernel regards the members as rotational; this determines which copy a mirror reads."""
+    """Whether the kernel regards the members as rotational. This determines which copy a mirror reads."""
     working_bytes: int | None = None
-    """The working set of the load on the array; if it is given, hits in md's stripe cache are included."""
+    """The working set of the load on the array. If it is given, hits in md's stripe cache are included."""
     chunks: int = 1
     shares: tuple[float, ...] = ()
-    """Each member's share of the requests to a RAID 0 of unequal members; if empty, the shares are equal."""
+    """Each member's share of the requests to a RAID 0 of unequal members. If it is empty, the shares are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +406,7 @@ class LoadFigures:
 
 @lru_cache(maxsize=4096)
 def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
-    """Simulate ``requests`` requests after a warm-up; None means as many as a prediction needs.
+    """Simulate ``requests`` requests after a warm-up, or as many as a prediction needs if it is None.
 
     Raises SpecError if the load has no members or no depth, a member has no service time, or the array has failed.
     """
@@ -428,11 +429,11 @@ class _Tally:
 
 
 _Event = tuple[float, int, float, Stage | None, float]
-"""The end of a stage, a number that keeps the order, the start of the request, its next stage, and its address."""
+"""The end of a stage, a number that orders equal times, the start of the request, its next stage, and its address."""
 
 
 class _Run:
-    """One simulation, which handles events in order of time. Each event is the end of a stage of a request."""
+    """One simulation. It handles events in order of time, and each event is the end of a stage of a request."""
 
     def __init__(self, load: ArrayUnderLoad, requests: int) -> None:
         self._load = load
@@ -480,7 +481,7 @@ class _Run:
             replace(events, start(now, number))
 
     def _start(self, now: float, number: int) -> _Event:
-        """Issue the next request that has member I/Os; the stripe cache hits before it complete immediately."""
+        """Issue requests up to the next one that has member I/Os. Stripe cache hits before it complete immediately."""
         requests, places = self._requests, self._places
         share = self._load.write_share
         is_write = share >= 1
@@ -512,8 +513,8 @@ class _Run:
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:
     """Return at least ``count`` places in random order, all with equal frequency.
 
-    To the queues, whose memory is far shorter, the places look independent. Yet the run uses all members about equally
-    often, so that the mean of a short run is nearly that of a long one.
+    The places look independent to the queues, because the memory of the queues is far shorter. Yet the run uses all
+    members about equally often, so that the mean of a short run is nearly that of a long one.
     """
     rounds = -(-2 * count // places)
     deck = list(range(places)) * rounds

@@ -1,4 +1,4 @@
-"""Parses fio's output into figures with units, for fio 3.28 to 3.39. Unknown fields are ignored.
+"""Parse the output of fio 3.28 to 3.39 into figures with units. Unknown fields are ignored.
 
 The measured interval of a run lies between two status documents, both printed at full queue depth. Interval values come
 from the output of ``--status-interval`` while fio runs.
@@ -24,7 +24,7 @@ _NOT_TIMED_FRACTION = 0.05
 
 
 class FioLatency(msgspec.Struct, frozen=True):
-    """One latency section; all numbers are nanoseconds except ``N`` and the counts in ``bins``."""
+    """One latency section. All numbers are nanoseconds except ``N`` and the counts in ``bins``."""
 
     max: float = 0.0
     mean: float = 0.0
@@ -34,7 +34,7 @@ class FioLatency(msgspec.Struct, frozen=True):
 
 
 class FioDirection(msgspec.Struct, frozen=True):
-    """fio's ``read`` or ``write`` section; ``runtime`` is in milliseconds."""
+    """fio's ``read`` or ``write`` section. ``runtime`` is in milliseconds."""
 
     io_bytes: int = 0
     bw_bytes: float = 0.0
@@ -58,7 +58,7 @@ class FioJob(msgspec.Struct, frozen=True):
 
     @property
     def real_write(self) -> FioDirection:
-        """The actual writes, because ``verify_only`` also counts writes that it only replays."""
+        """The writes that really took place. ``verify_only`` also counts writes that it only replays."""
         return FioDirection() if "verify_only" in self.options else self.write
 
 
@@ -70,12 +70,12 @@ class FioDocument(msgspec.Struct, frozen=True):
 
     @property
     def live_job(self) -> FioJob:
-        """The only entry. It is empty if there are several, since without group_reporting there are no live values."""
+        """The only entry, or an empty one if there are several, as no live values exist without group_reporting."""
         return self.jobs[0] if len(self.jobs) == 1 else FioJob("")
 
 
 class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Figures of one direction. Latencies are those of ``latency_kind``; None if fio reported none."""
+    """Figures of one direction. Latencies are those of ``latency_kind``, or None if fio reported none."""
 
     iops: Figure
     bandwidth_bytes_per_second: Figure
@@ -88,13 +88,13 @@ class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     p95_seconds: Figure | None = None
     p99_seconds: Figure | None = None
     p999_seconds: Figure | None = None
-    """Meaningful only with about 10 000 I/Os or more."""
+    """This percentile is meaningful only with about 10 000 I/Os or more."""
     latency_kind: str = "total"
-    """``total`` is from submission to completion, and ``completion`` is without the submission latency."""
+    """``total`` counts from submission to completion, and ``completion`` omits the submission latency."""
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Figures of one fio process, separate for reads and writes. A direction without I/O is None."""
+    """Figures of one fio process, with separate ones for reads and writes. A direction without I/O is None."""
 
     job_name: str
     reads: DirectionFigures | None = None
@@ -104,12 +104,13 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fio_system_cpu_percent: Figure | None = None
     fio_version: str = ""
     interrupted: bool = False
-    """Terminated by a signal before its end."""
+    """Whether a signal terminated the process early."""
     notes: tuple[str, ...] = ()
-    """fio's other output on standard output."""
+    """What else fio wrote to standard output."""
     window_begin_seconds: Figure | None = None
-    """Start of the measured interval, since the start of the load. If it is None, the whole run counts, including its
-    ramp time and the completions after its end."""
+    """Time from the start of the load to the start of the measured interval. If it is None, the whole run counts,
+    including its ramp time and the completions after its end.
+    """
     raw_json: str = ""
     """fio's document, verbatim. For an interval it is a list of two, and the figures are their difference."""
 
@@ -128,7 +129,7 @@ class DocumentSplitter:
 
     _document: list[str] | None = None
     notes: tuple[str, ...] = ()
-    """The lines outside documents."""
+    """The lines that are not part of a document."""
 
     @property
     def is_inside_document(self) -> bool:
@@ -152,7 +153,7 @@ class DocumentSplitter:
 
 
 def _decode_document(text: str) -> FioDocument:
-    """Decode one document. Raises WorkloadError if it is not one of fio's documents."""
+    """Decode one document. Raises WorkloadError if the text is not one of fio's documents."""
     try:
         return decode_json(text, FioDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -213,7 +214,7 @@ def _percentile(latency: FioLatency, key: str) -> float | None:
 
 
 def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
-    """Return the latency in seconds that ``percent`` of the samples do not exceed, by fio's rule; None without samples.
+    """Return the latency in seconds that ``percent`` of the samples do not exceed, by fio's rule. None without samples.
 
     ``bins`` maps a bin's latency in nanoseconds to its count.
     """
@@ -226,7 +227,7 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 
 
 def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
-    """Return the histogram of the latencies between two documents, as counts by the nanoseconds of a bin."""
+    """Return the histogram of the latencies between two documents. It maps the nanoseconds of a bin to its count."""
     earlier, later = _latency_section(before).bins, _latency_section(after).bins
     new = {digits(key): count - earlier.get(key, 0) for key, count in later.items()}
     return {nanoseconds: count for nanoseconds, count in new.items() if nanoseconds is not None and count > 0}
@@ -247,24 +248,24 @@ SHORTEST_INTERVAL_SECONDS = 0.1
 LONGEST_INTERVAL_SECONDS = 2.0
 _SLICES = 4
 _EARLY_FRACTION = 0.2
-"""Fraction of an interval by which a document may precede an edge of the window and still count as that edge."""
+"""A document may precede an edge of the window by this fraction of an interval and still count as that edge."""
 _LATE_SECONDS = 0.1
 """Maximum delay of fio's helper thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredWindow:
-    """The measured interval of one fio process; times count from the start of the load."""
+    """The measured interval of one fio process. Times count from the start of the load."""
 
     warmup_seconds: float
     seconds: float | None
-    """None if the load runs until it is stopped."""
+    """The length of the interval, or None if the load runs until it is stopped."""
     interval_seconds: float
     """Time between two documents."""
 
     @property
     def issue_seconds(self) -> float:
-        """How long fio issues requests, so that the document that ends the window is certain to be printed."""
+        """How long fio must issue requests so that the document at the end of the window is certain to be printed."""
         if self.seconds is None:
             return math.inf
         return self.warmup_seconds + self.seconds + self.interval_seconds + _LATE_SECONDS
@@ -276,9 +277,9 @@ class MeasuredWindow:
 
 
 def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
-    """Return a window of ``seconds``, which documents divide into four parts, or more if it is long."""
+    """Return a window of ``seconds`` that documents divide into four parts, or into more parts if it is long."""
     each = seconds / max(_SLICES, math.ceil(seconds / LONGEST_INTERVAL_SECONDS))
-    # Whole milliseconds, the unit of fio's option.
+    # Use whole milliseconds, which are the unit of fio's option.
     return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
 
 
@@ -310,7 +311,7 @@ class WindowCut:
         fio printed no documents at the edges, and WorkloadError if no I/O completed between them.
         """
         if not self._is_full and (whole.interrupted or self.window.seconds is None):
-            # The load was stopped, and drained its queue before it printed the last document.
+            # The load was stopped, and fio drained its queue before it printed the last document.
             self._end = self._before_end
         if not self._end:
             if whole.interrupted:
@@ -351,13 +352,13 @@ def load_seconds(document: FioDocument) -> float:
 def _difference(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> DirectionFigures | None:
-    """Compute the figures between two documents; None if no time passed between them, or if ``after`` has no I/O.
+    """Return the figures between two documents, or None if no time passed between them or ``after`` has no I/O.
 
-    Percentiles are None without samples (warm-up, or no I/O).
+    Percentiles are None if there are no samples, as during a warm-up or without I/O.
     """
     size = after.io_bytes - before.io_bytes
-    # fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and
-    # is read later, by about ten milliseconds on a busy computer (stat.c), so it is used only if request sizes differ.
+    # fio's byte counter counts completions at the time of the document's clock. Its I/O counter counts requests, and is
+    # read about ten milliseconds later on a busy computer (stat.c). Therefore it is used only if request sizes differ.
     ios = size // block_bytes if block_bytes else after.total_ios - before.total_ios
     if seconds <= 0 or (ios <= 0 and not after.total_ios):
         return None
@@ -392,7 +393,7 @@ class LiveInterval:
     reads: DirectionFigures | None
     writes: DirectionFigures | None
     is_warmup: bool
-    """Whether the interval lies before the measured one, and so is not part of the result."""
+    """Whether the interval lies before the measured one and is therefore not part of the result."""
 
 
 @dataclass(slots=True)
@@ -405,10 +406,10 @@ class LiveFeed:
     cut: WindowCut | None = None
     """The measured interval; None for the whole run."""
     block_bytes: int | None = None
-    """The size of every request; None if sizes differ. fio itself reports only the size of the last of several jobs."""
+    """The size of every request, or None if sizes differ. fio itself reports only that of the last of several jobs."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
     last_document: str = ""
-    """The newest complete document, verbatim; at the end of a run it has the result."""
+    """The newest complete document, verbatim. At the end of a run, it contains the result."""
     load_seconds: float = 0.0
     """Time from the first request to the newest document, by fio's clock."""
     is_due: Callable[[], bool] = lambda: True
@@ -440,7 +441,7 @@ class LiveFeed:
             yield last
 
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
-        """Return the figures of the measured interval, or of the whole run, from the finished process's last document.
+        """Return the figures of the measured interval or of the whole run, from the last document of the ended process.
 
         Raises WorkloadError if the exit status is not 0 (or 128 with ``accept_interrupted``), if JSON is missing or
         incomplete, if fio reports an error such as a failed verification, or if there is more than one entry
@@ -479,7 +480,7 @@ class LiveFeed:
 
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
-    """Return the interval between two cumulative documents of one run; None if no time passed between them."""
+    """Return the interval between two cumulative documents of one run, or None if no time passed between them."""
     seconds = _seconds_between(before, after)
     if seconds <= 0:
         return None
@@ -513,7 +514,7 @@ def _is_warmup(job: FioJob) -> bool:
 def _started_anew(before: FioJob, after: FioJob) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
-    # A shorter time with the same bytes is not a reset, since the last document of a run may be like that.
+    # A shorter time with the same number of bytes is not a reset, because the last document of a run may be like that.
     return any(
         new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
         for old, new in ((before.read, after.read), (before.real_write, after.real_write))

@@ -1,4 +1,4 @@
-"""What a workload runs: fio job files and command lines, synthetic traces, and dd commands.
+"""The fio job files and command lines, synthetic traces and dd commands that workloads run.
 
 Some published recipes measure with dd (GNU coreutils, dd(1)), which prints ``BYTES bytes (...) copied, SECONDS s,
 ...`` on standard error when it ends. Its figures are those of writes to the page cache, unless the recipe has
@@ -37,7 +37,7 @@ from lab.workloads.workload import (
 _SEEDED_BY_REPEATABLE = (3, 35)
 """First fio version whose ``randrepeat=1`` uses ``randseed``."""
 _DEAF_DISTRIBUTIONS = (3, 33)
-"""From this version on, distributions such as zipf use the same constant."""
+"""From this fio version on, distributions such as zipf also use one constant seed."""
 _CONSTANT = "constant"
 _OF_ADDRESSES = ("bs", "size", "filesize", "numjobs", "offset_increment", "rw", "readwrite", "rwmixread")
 _FINGERPRINT_CHARACTERS = 16
@@ -46,8 +46,8 @@ _FINGERPRINT_CHARACTERS = 16
 def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
     """Return a text that is equal for two runs of a load if they access the same addresses in the same order.
 
-    It is empty if addresses are not random, if the seed comes from the system, or for a replay without its traces.
-    ``traces`` are the replayed traces, if any. ``fio_version`` is as printed by fio, such as ``fio-3.33``.
+    The text is empty if addresses are not random, if the seed comes from the system, or for a replay without its
+    traces. ``traces`` are the replayed traces, if any. ``fio_version`` is as printed by fio, such as ``fio-3.33``.
     """
     if traces:
         return _digest("\n".join(traces))
@@ -84,14 +84,14 @@ def _is_first_deaf(options: dict[str, str], fio_version: str) -> bool:
 
 
 def _effective_seed(options: dict[str, str], fio_version: str) -> str | None:
-    """Return the seed of the addresses; ``constant`` if it is fio's own, and None if it comes from the system."""
+    """Return the seed of the addresses, ``constant`` if it is fio's own seed, or None if it comes from the system."""
     if _is_first_deaf(options, fio_version) and options.get("numjobs", "1") == "1":
         return _CONSTANT
     return options.get("randseed", _CONSTANT if _is_repeatable(options) else None)
 
 
 def _options(job_text: str) -> dict[str, str]:
-    """Merge the options of all sections, and use the first value of each. raidlab's own jobs have one section."""
+    """Merge the options of all sections, and use each option's first value. raidlab's own jobs have one section."""
     found: dict[str, str] = {}
     for line in job_text.splitlines():
         name, sign, value = line.partition("=")
@@ -110,7 +110,7 @@ LEAD_MILLISECONDS = 1000
 _HEAD_LINES = 3
 
 
-# The synthetic trace is that of a server with mail, home directories and a small database, as in traces of the nineties
+# The synthetic trace imitates a server with mail, home directories and a small database, as in traces of the nineties
 # (Ruemmler and Wilkes, "UNIX disk access patterns", USENIX 1993). Most requests are 8 KiB long, there are slightly more
 # writes than reads, and a few requests belong to scans. Requests arrive in bursts. Most go to a hot part of the data,
 # and some are sequential runs of large requests.
@@ -121,7 +121,7 @@ _BURST_FACTOR = 4.0
 _BURST_SECONDS = 0.1
 WRITE_SHARE = 0.57
 _SIZES = {2 * KIB: 0.1, 4 * KIB: 0.15, 8 * KIB: 0.55, 16 * KIB: 0.1, 64 * KIB: 0.1}
-"""Share of the small requests that have this number of bytes."""
+"""For each number of bytes, the share of the small requests that have this size."""
 _HOT_SPACE_SHARE = 0.1
 _HOT_REQUEST_SHARE = 0.6
 RUN_SHARE = 0.01
@@ -131,7 +131,7 @@ RUN_REQUESTS = 8
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
-    """Generate a trace over the first ``space_bytes`` of a device, with its requests spread over ``streams`` streams.
+    """Generate a trace over the first ``space_bytes`` of a device, and spread its requests over ``streams`` streams.
 
     Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError if the kind is unknown,
     the space is too small, or no request is due within the duration.
@@ -141,7 +141,7 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
     if space_bytes < LEAST_SPACE_BYTES:
         raise SpecError(f"a trace needs at least 16 MiB, not {space_bytes} bytes", hint="use a larger array")
     dealt: list[list[str]] = [["fio version 2 iolog", "data add", "data open"] for _ in range(streams)]
-    # Not cryptographic: the same seed must give the same trace.
+    # This is not cryptographic, because the same seed must give the same trace.
     requests = _requests(seconds, space_bytes, random.Random(seed))
     for number, (milliseconds, is_write, offset, length) in enumerate(requests):
         word = "write" if is_write else "read"
@@ -181,7 +181,7 @@ def _place(space_bytes: int, unit: int, draw: random.Random) -> int:
 
 
 DD_PREFIX = ("env", "LC_ALL=C", "dd")
-# dash reads byte by byte, and head does not read beyond its count, so the job file remains for fio.
+# dash reads byte by byte, and head does not read beyond its count, so the job file is left for fio to read.
 _KEEP_TRACES = (
     'at=$1; shift; n=0; while read -r size && [ "$size" -gt 0 ]; do head -c "$size" >"$at.$n" || exit 1; n=$((n+1)); '
     'done; exec "$@"'
@@ -193,7 +193,7 @@ PERCENTILES = "50:95:99:99.9"
 FILE_PREFIX = "raidlab"
 _MARGIN_FRACTION = 0.02
 _SEEDS_OF_AN_EXPERIMENT = 1_000_000
-"""Far more than the number of repeats, so that the seeds of two experiments do not overlap."""
+"""The distance between the seeds of two experiments. It exceeds any number of repeats, so that no seeds overlap."""
 _PREPARE_BLOCK_BYTES = MIB
 _STEP_SLACK_SECONDS = 300.0
 
@@ -203,14 +203,14 @@ class PathKind(StrEnum):
 
     DEVICE = "device"
     DIRECTORY = "directory"
-    """A mounted file system; each job creates its own file there."""
+    """A mounted file system, in which each job creates its own file."""
 
 
 class FioPhase(StrEnum):
     """Purpose of a fio process."""
 
     PREPARE = "prepare"
-    """Write all data once with random content, to avoid reads of unwritten blocks and stale checksums."""
+    """Write all data once with random content, so that no unwritten blocks and no stale checksums are read."""
     MEASURE = "measure"
     WRITE = "write"
     VERIFY = "verify"
@@ -227,7 +227,7 @@ class JobTarget:
     kind: PathKind
     available_bytes: int
     file_bytes: int | None = None
-    """Bytes per job; overrides the workload's. If neither is set, the available bytes are divided between the jobs."""
+    """Bytes per job, instead of the workload's. If neither is set, the available bytes are divided between the jobs."""
     repeat: int = 0
     seed: int = 0
     """Seed of the experiment. A different seed gives different addresses, even in the same repeat."""
@@ -242,7 +242,7 @@ class Invocation:
     job_text: str
     target: JobTarget
     expected_seconds: float
-    """Expected runtime; 0 if fio ends after covering its file."""
+    """Expected runtime, or 0 if fio ends once it has covered its file."""
     writes: bool
     window: MeasuredWindow | None = None
     """The measured interval; None for the whole run."""
@@ -250,7 +250,7 @@ class Invocation:
     """The trace of each job, sent on standard input before the job file and stored in files before fio starts."""
 
     def __post_init__(self) -> None:
-        """Check every command a last time before it reaches a machine. Raises SpecError if it is not permitted."""
+        """Check the command a last time before it reaches a machine. Raises SpecError if it is not permitted."""
         argv = self.argv[len(_TRACE_PREFIX) :] if self.argv[: len(_TRACE_PREFIX)] == _TRACE_PREFIX else self.argv
         file = _one_file(self.target)
         if argv[:3] == DD_PREFIX:
@@ -291,9 +291,9 @@ def fio_invocations(
     """Return the fio processes, in order, for one repeat of ``workload`` on ``target``.
 
     The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more) is
-    the maximum status interval of the measured process, for live values more often than every quarter of the runtime.
-    ``is_endless`` means that the process is stopped before its runtime is over. Raises SpecError if the times are
-    inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
+    the maximum status interval of the measured process. It gives live values more often than every quarter of the
+    runtime. ``is_endless`` means that the process is stopped before its runtime is over. Raises SpecError if the times
+    are inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds
@@ -313,7 +313,7 @@ def fio_invocations(
             steps.append(Invocation(phase, argv, text, target, 0.0, writes=phase is FioPhase.WRITE))
         return tuple(steps)
     phase, seconds = FioPhase.MEASURE, runtime + warmup
-    # A recipe is measured as its authors measured it; a trace is measured from beginning to end.
+    # A recipe is measured the way its authors measured it, and a trace is measured from beginning to end.
     if workload.trace:
         seed = _seed(workload, target)
         traces = trace_texts(workload.trace, workload.jobs, seconds=runtime, space_bytes=size, seed=seed)
@@ -350,7 +350,7 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
     Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together exceed the available bytes.
     """
     jobs = workload.region_count
-    # A file system needs space for its metadata; a device is all data.
+    # A file system needs space for its metadata, whereas a device is all data.
     margin = 0 if target.kind is PathKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
     room = target.available_bytes - margin
     size = target.file_bytes or workload.file_bytes
@@ -400,7 +400,7 @@ def _one_file(target: JobTarget) -> str:
 
 
 def _job_place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
-    """Yield a file or region per job, so that jobs do not share an inode's lock or overwrite each other's data."""
+    """Yield a file or a region for each job, so that jobs do not share an inode's lock or overwrite others' data."""
     yield f"size={size_bytes}"
     if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"
@@ -434,7 +434,7 @@ def _global_lines(workload: Workload, target: JobTarget) -> Iterator[str]:
 
 
 def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
-    """Write one section per stream, because fio 3.33 crashes if the clones of one job have separate traces."""
+    """Return a job with one section per stream, because fio 3.33 crashes if clones of one job have separate traces."""
     lines = [*_global_lines(workload, target), f"replay_redirect={_one_file(target)}"]
     lines += [f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
     for number in range(streams):
@@ -476,7 +476,7 @@ _LONGEST_SECONDS = 1800.0
 
 
 def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """Return the recipe for this target. A block count that does not fit is reduced.
+    """Return the process that runs the recipe on this target. A block count that does not fit is reduced.
 
     Raises WorkloadError ``file-exceeds-fs`` if there is no room for a single block.
     """
@@ -489,7 +489,7 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
-    """Parse the figures in dd's output, which have no percentiles and only a mean time per block.
+    """Parse the figures in dd's output. They include no percentiles, and only a mean time per block.
 
     Raises WorkloadError if dd failed or did not report how much it copied.
     """

@@ -1,4 +1,4 @@
-"""Workloads, which are TOML files that are checked as a whole, and the fio options that they may use."""
+"""Workloads, and the fio options that they may use. Workloads are TOML files, and each is checked as a whole."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ RULE = "foreign-command"
 SYNCHRONOUS_ENGINES = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """Synchronous fio engines, which ignore a queue depth above 1 (fio HOWTO, "I/O engine")."""
 ENGINES = frozenset({*SYNCHRONOUS_ENGINES, "libaio", "io_uring", "posixaio"})
-"""Engines with I/O on the target only. fio treats any other word as a library to load."""
+"""Engines that do I/O only on the target. fio treats any other word as a library to load."""
 TRACE_PATH = "/run/raidlab-trace.log"
 FILE_FORMAT = "raidlab.$jobnum"
 MOST_BUFFER_BYTES = 2 * GIB
-"""Limit of the buffers of all requests in flight, which fio allocates."""
+"""Limit on the buffers that fio allocates for all requests in flight."""
 _MOST_RUN_SECONDS = 3 * MOST_SECONDS
-"""Includes the ramp time and a margin."""
+"""The longest time that an option may set, which includes the ramp time and a margin."""
 _LONGEST_LINE = 512
-"""fio reads 4,096 bytes at a time, so the rest of a longer line, even of a comment, would be a separate line."""
+"""fio reads at most 4,096 bytes of a line. The rest of a longer line, even of a comment, would be a separate line."""
 MOST_LINES = 500
 _PATHS = ("filename", "directory", "replay_redirect")
 _ANY_PATH = re.compile(r"[A-Za-z0-9/_.:@%+,=\\-]+")
@@ -106,8 +106,8 @@ def require_permitted(problems: Iterable[str], what: str) -> None:
 def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, writes: bool = True) -> Iterator[str]:
     """Yield the violations in a fio job file.
 
-    ``paths`` holds the permitted values of the options that name a file; an option that is not in it is forbidden. None
-    permits any file, for a job that is checked but not run. ``writes`` says whether the target may be changed.
+    ``paths`` holds the permitted values of the options that give a file, and options that are not in it are forbidden.
+    None permits any file, for a job that is checked but not run. ``writes`` says whether the target may be changed.
     """
     lines = text.split("\n")
     if len(lines) > MOST_LINES:
@@ -125,7 +125,7 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
             continue
         if line[0] == "[":
             name = line.removeprefix("[").removesuffix("]")
-            # fio treats every section whose name begins with "global" as the global one (init.c).
+            # fio treats every section whose name begins with "global" as a global section (init.c).
             if line[-1] != "]" or not is_name(name) or (name.startswith("global") and name != "global"):
                 yield f"a section '{shortened(line)}'"
                 return
@@ -181,12 +181,12 @@ def _buffer_problems(jobs: int, depth: int, block_bytes: int) -> Iterator[str]:
 
 def _seconds(text: str) -> float:
     number, unit = re.fullmatch(r"([0-9]*)([a-z]*)", text).groups()  # type: ignore[union-attr]
-    # The default unit of thinktime is microseconds; this result is then too large, which is safe.
+    # The default unit of thinktime is microseconds. The result is then too large, which is safe.
     return int(number) * {"us": 1e-6, "ms": 1e-3, "m": 60.0, "h": 3600.0}.get(unit, 1.0)
 
 
 def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *, writes: bool) -> Iterator[str]:
-    """Yield the violations in the operands of dd. ``block_bytes`` is the required value of ``bs``; None for any."""
+    """Yield the violations in the operands of dd. ``block_bytes`` is the required value of ``bs``. None permits any."""
     given: dict[str, str] = {}
     for operand in operands:
         key, _, value = operand.partition("=")
@@ -206,7 +206,7 @@ def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *
 
 
 COUNT = re.compile(r"\{count:([0-9]{1,18})\}")
-"""In a dd recipe, this number of blocks, or as many as fit."""
+"""In a dd recipe, a placeholder for this number of blocks, or for as many as fit."""
 
 
 class Direction(StrEnum):
@@ -234,7 +234,7 @@ class Verify(StrEnum):
     REREAD = "reread"
     """Write every block once, then read every block."""
     UNDER_LOAD = "under-load"
-    """Write and verify shortly afterwards, for the whole runtime, which detects corruption during faults."""
+    """Write data and verify them shortly afterwards, for the whole runtime. This detects corruption during faults."""
 
 
 class LoadProgram(StrEnum):
@@ -242,7 +242,7 @@ class LoadProgram(StrEnum):
 
     FIO = "fio"
     DD = "dd"
-    """Used only for published recipes, since dd reports only bytes and seconds."""
+    """dd, used only for published recipes because it reports only bytes and seconds."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -252,12 +252,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Name on the command line and in results; also the name of the fio job."""
     title: str
     shows: str
-    """What students learn from it, in one sentence."""
+    """What students learn from the workload, in one sentence."""
     direction: Direction
     pattern: AccessPattern
     block_bytes: BlockBytes
     read_percent: ReadPercent | None = None
-    """Share of reads, for a mix only."""
+    """Percentage of reads, for a mix only."""
     queue_depth: QueueDepth = 1
     """I/Os in flight per job."""
     jobs: JobCount = 1
@@ -266,28 +266,31 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     direct: bool = True
     """Whether to use O_DIRECT, which bypasses the page cache."""
     runtime_seconds: Seconds = 30.0
-    """Measured time. A verify workload that re-reads ends when its whole file has been read instead."""
+    """Measured time. A verify workload that re-reads ignores it, and ends when its whole file has been read."""
     warmup_seconds: SecondsOrZero = 10.0
     """Time before the measurement, excluded from the figures (fio's ramp_time)."""
     distribution: str = "random"
     """fio's random_distribution, such as ``zipf:1.1``."""
     random_data: bool = True
-    """New random data in every buffer, because repeated or zero data would not exercise the parity computation."""
+    """Whether every buffer gets new random data. Repeated or zero data would not exercise the parity computation."""
     seed: Seed = 20_260
     """Seed of the offsets, equal on every array."""
     vary_seed: bool = True
-    """Add the number of the repeat to the seed, so that repeats use different offsets, and arrays the same ones."""
+    """Whether to add the number of the repeat to the seed. Repeats then use different offsets, and all arrays the same
+    ones.
+    """
     verify: Verify = Verify.NONE
     file_bytes: SizeBytes | None = None
-    """Bytes per job; None if the experiment or the free space determines them."""
+    """Bytes per job, or None if the experiment or the free space determines them."""
     recipe: str = ""
-    """A published fio job or dd command, run unmodified. Placeholders: {filename}; for fio {size} and {runtime}; for dd
-    {count:N}, the published count of blocks or as many as fit."""
+    """A published fio job or dd command, which is run unmodified. Its placeholders are {filename}, {size} and {runtime}
+    for fio, and {filename} and {count:N} for dd, which is the published count of blocks or as many as fit.
+    """
     program: LoadProgram = LoadProgram.FIO
     trace: str = ""
-    """A synthetic trace by name (lab.workloads.jobs), replayed with its timing; ``runtime_seconds`` is its length.
+    """The name of a synthetic trace (lab.workloads.jobs), replayed with its timing. ``runtime_seconds`` is its length.
 
-    Its requests are distributed to ``jobs`` synchronous jobs, so at most that many are in flight."""
+    Its requests are distributed to ``jobs`` synchronous jobs, so at most ``jobs`` requests are in flight."""
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -304,12 +307,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def request_bytes(self) -> int | None:
-        """The size of every request; None if they may differ."""
+        """The size of every request, or None if sizes may differ."""
         return None if self.recipe or self.trace else self.block_bytes
 
     @property
     def region_count(self) -> int:
-        """The number of files, or of regions of a device. Each job has one, but recipes and traces have one for all."""
+        """The number of files, or of regions of a device. Each job has one, but a recipe or a trace has only one."""
         return 1 if self.recipe or self.trace else self.jobs
 
     @property
@@ -372,7 +375,7 @@ BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 @cache
 def all_workloads() -> dict[str, Workload]:
-    """Return the built-in workloads by id, sorted; each file is named after its id."""
+    """Return the built-in workloads by id, sorted. Each file is named after its workload's id."""
     files = {path.stem: path for path in BUILT_IN_FOLDER.glob("*.toml")}
     return {name: read_toml(files[name], Workload) for name in sorted(files)}
 

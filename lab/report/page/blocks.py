@@ -1,9 +1,9 @@
 """The building blocks of a page (sections, text, tables, plots, foldable parts), and its rendering.
 
 A page is one self-contained HTML file that a browser shows without a network. The templates render the blocks, and
-``blocks.html.jinja`` contains one macro for each kind of block. A plot is a value with the data and layout for Plotly,
-and a text for readers who cannot see it. Its colours are roles (``@measured``, ``@c1`` …), which the page replaces with
-colours for a light or a dark screen. Marks of different kinds also differ in shape.
+``blocks.html.jinja`` contains one macro for each kind of block. A plot consists of the data and the layout for Plotly,
+and of a text for readers who cannot see the plot. Its colours are roles (``@measured``, ``@c1`` …), which the page
+replaces with colours for a light or a dark screen. Marks of different kinds also differ in shape.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Plot:
     height: int = 320
     """In CSS pixels."""
     is_wide: bool = False
-    """Whether the plot has the full width of the page."""
+    """Whether the plot takes the full width of the page."""
 
 
 def colour(number: int) -> str:
-    """Return the colour role of series ``number``, counted from 0."""
+    """Return the colour role of a series. The first series has ``number`` 0."""
     return f"@c{number % _COLOURS + 1}"
 
 
 def plain(text: str) -> str:
-    """Escape text for Plotly, which interprets some HTML. Names from imported bundles are untrusted."""
+    """Escape text for Plotly, which interprets some HTML, because names from imported bundles are untrusted."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -66,12 +66,12 @@ def wrapped(text: str, width: int = 26) -> str:
 
 
 def scatter(name: str, x: Sequence[Any], y: Sequence[Any], hover: str, *, mode: str = "markers", **more: Any) -> Trace:
-    """Return marks or lines. ``name`` gets escaped, and ``hover`` is a Plotly template."""
+    """Return marks or lines. ``name`` is escaped here, and ``hover`` is a Plotly template."""
     return {"type": "scatter", "mode": mode, "name": plain(name), "x": x, "y": y, "hovertemplate": hover, **more}
 
 
 def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace:
-    """Return a small stroke for each value. Each of ``points`` is the name of the bar and the value."""
+    """Return a small stroke for each value. ``points`` are pairs of the name of a bar and a value."""
     marker = {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}}
     return scatter(what, [number(value) for _, value in points], [name for name, _ in points], hover, marker=marker)
 
@@ -98,7 +98,7 @@ def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
 
 
 def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = INK) -> dict[str, Any]:
-    """Return Plotly error bars for the intervals, multiplied by ``scale`` like the medians."""
+    """Return Plotly error bars for the intervals, which are multiplied by ``scale`` like the medians."""
     ends = ([number(end * scale) for end in (each.low, each.median, each.high)] for each in found)
     bars = [(high - median, median - low) for low, median, high in ends]
     return {
@@ -114,7 +114,7 @@ def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = 
 
 
 def median_bars(names: Sequence[str], found: Sequence[Estimate], hover_texts: Sequence[str], hover: str) -> Trace:
-    """Return a horizontal bar with an interval for each median. ``hover_texts`` are the ``customdata`` in ``hover``."""
+    """Return a horizontal bar with an interval for each median. ``hover_texts`` become ``customdata`` in ``hover``."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -134,13 +134,13 @@ def interval_words(found: Estimate, *, scale: float = 1.0, digits: int = 3) -> s
 
 
 def number(value: float) -> float:
-    """Round the value to four significant digits, which suffice for a plot and take fewer bytes."""
+    """Round the value to four significant digits. These are enough for a plot, and they take fewer bytes."""
     return float(f"{value:.4g}")
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A warning. ``why`` and ``remedy`` are those of the lint rule, if one applies."""
+    """A warning, with ``why`` and ``remedy`` of the lint rule if one applies."""
 
     rule: str
     sentence: str
@@ -168,7 +168,7 @@ class ShownTable:
 
     table: Table
     is_titled: bool = True
-    """Whether to show its title; False if the heading above it says the same."""
+    """Whether to show the table's title. False if the heading above it says the same."""
     css_class: str = ""
     """A class of the style sheet."""
     head_column: int = 0
@@ -262,7 +262,7 @@ class PageSection:
     lead: str = ""
     blocks: tuple[Block, ...] = ()
     foremost: str = ""
-    """A sentence that determines how all figures of the section must be read."""
+    """A sentence that says how all figures of the section must be read."""
     badges: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -308,7 +308,7 @@ def render_page(page: Page) -> str:
 
     own = page.own or OwnScripts(PARTS, (), (), None, has_plots=False)
     body = render_part("page.html.jinja", PARTS, page=page, register=register, version=__version__)
-    # Without plots, this script only unfolds everything for printing. A page's own scripts use it to draw.
+    # On a page without plots, this script only unfolds everything for printing. A page's own scripts use it to draw.
     scripts = [
         PARTS / "drawing.js",
         *([PARTS / "plots.js"] if plots else ()),
@@ -355,14 +355,14 @@ def render_document(
     data: Mapping[str, Any] | None = None,
     scripts: Sequence[str] = (),
 ) -> str:
-    """Render a document around ``body``, an output of ``render_part``, with a content security policy for ``scripts``.
+    """Render a document around ``body``, the output of ``render_part``, with a content security policy for ``scripts``.
 
     ``data`` maps element ids to values, which are embedded as JSON. ``kind`` is a class for the style sheet. Raises
     RequirementMissing if jinja2 is missing.
     """
     from markupsafe import Markup
 
-    # These are safe, being raidlab's own files, escaped output of a template, and JSON that cannot end its element.
+    # These are safe: they are raidlab's own files, escaped output of a template, and JSON that cannot end its element.
     return render_part(
         "document.html.jinja",
         PARTS,
@@ -400,5 +400,5 @@ def _text(path: Path) -> str:
 
 
 def _hash(script: str) -> str:
-    """Return the hash for the content security policy, which keeps scripts in imported results from running."""
+    """Return a script's hash for the content security policy, which keeps scripts in imported results from running."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Reports in all output formats, and the content of the report page, whose look the templates determine."""
+"""Reports in all output formats, and the content of the report page. Templates determine how the page looks."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _FEW_RESULTS = 12
 
 
 def _build_page(found: Collected, title: str) -> Page:
-    """Build the content of the page. A result that can be shown only in part gets an error message."""
+    """Build the content of the page. An error message replaces those parts of a result that cannot be shown."""
     problems = list(found.problems)
     sections: list[PageSection] = []
     for experiment, comparison in found.comparisons.items():
@@ -138,7 +138,7 @@ def all_figures(tables: tuple[Table, ...], *, is_open: bool) -> Fold:
 
 
 def _titles(found: Collected) -> list[str]:
-    """Return the titles of the results, with the machine or the time if several results have the same title."""
+    """Return the titles of the results. If several have the same title, the machine or the time is added to it."""
     plain = [labels_of(each.record).title for each in found.detailed]
     longer = [f"{title}: {each.machine}" for title, each in zip(plain, found.detailed, strict=True)]
     return [
@@ -252,7 +252,7 @@ def _groups(
         yield own.plots(record)
     else:
         settings = grouped(rows(record), lambda row: (row.workload, row.direction))
-        # If no drive limits the speed, predicted ratios of drives do not apply.
+        # The predicted ratios are for drives, and do not apply if the drives do not limit the speed.
         theory = None if is_without_service_time(record.conditions) else Theory(record)
         beside = beside_theory(record)
         chunks = tuple(chunk_plots(record, settings.values(), labels))
@@ -274,7 +274,7 @@ def _groups(
 
 
 def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
-    """Yield warnings about deviations from theory. A mixed load, predicted as a whole, has one for both directions."""
+    """Yield warnings about deviations from theory. A mixed load gets a single one, since it is predicted as a whole."""
     shown = {(row.array, row.workload, row.phase) for row in compared}
     for each in beside:
         if each.is_off and (each.array, each.workload, each.phase) in shown:
@@ -343,7 +343,7 @@ def _unbroken(text: str) -> str:
 
 
 def explained(text: str) -> Stamp:
-    """Return a warning with the explanation of its lint rule."""
+    """Return a warning with the explanation that its lint rule gives."""
     rest = text.removeprefix("recipe: ")
     rule_id, _, sentence = rest.partition(": ")
     rule = all_rules().get(rule_id)
@@ -406,7 +406,7 @@ def _default_title(found: Collected) -> str:
 
 
 def html_report(found: Collected, title: str = "") -> str:
-    """Return the report as one HTML file. Raises RequirementMissing if the extra ``report`` is not installed."""
+    """Return the report as the text of one HTML file. Raises RequirementMissing without the extra ``report``."""
     return render_page(_build_page(found, visible(title or _default_title(found))))
 
 
@@ -460,10 +460,10 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
 
 
 def csv_report(found: Collected) -> str:
-    """Return one result as CSV in the columns of its study, or all repeats of several results in one table.
+    """Return one result as CSV with the columns of its study, or all repeats of several results as one table.
 
-    With more than ``MOST_DETAILED`` results, there is one line per ratio to the baseline. Raises ResultError if none of
-    them has two arrays.
+    If there are more than ``MOST_DETAILED`` results, the table has one line per ratio to the baseline. Raises
+    ResultError if none of the results has two arrays.
     """
     if len(found.listed) == 1 and found.detailed:
         return csv_of(found.detailed[0].record)

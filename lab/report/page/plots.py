@@ -1,4 +1,4 @@
-"""The plots of the report page, which show levels side by side, figures by chunk size, rebuilds, and ratios."""
+"""The plots of the report page. They show levels side by side, figures by chunk size, rebuilds, and ratios."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BAR_PIXELS, _FRAME_PIXELS = 34, 110
 
 
 class LevelPlots:
-    """The plots of the rows of one workload and direction."""
+    """The plots that show the rows of one workload and direction."""
 
     def __init__(
         self, rows: Sequence[Row], labels: ResultLabels, published: Published | None, theory: Theory | None
@@ -97,7 +97,7 @@ class LevelPlots:
         return self._bars(what, unit, "more is better", rows, values, theory, marks)
 
     def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
-        """Multiply theory's ratios to the first array by its measured value, because the disks' speed is unknown."""
+        """Multiply predicted ratios to the first array by its measured value, because the disks' speed is unknown."""
         if self._theory is None:
             return [None] * len(rows)
         predicted = [
@@ -169,7 +169,7 @@ class LevelPlots:
     def _published(
         self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
     ) -> dict[str, tuple[float, str]]:
-        """Map each array to the published ratio times the other array's measured value, and the calculation in words.
+        """Map each array to the published ratio times the other array's measured value, and to the calculation as text.
 
         Published absolute figures are not shown, because they were measured on a different machine.
         """
@@ -232,7 +232,7 @@ _Sweep = list[tuple[int, Row]]
 
 
 def chunk_plots(record: ResultRecord, groups: Iterable[Sequence[Row]], labels: ResultLabels) -> Iterator[Plot]:
-    """Yield a plot for each workload that was measured on arrays that differ only in their chunk size."""
+    """Yield a plot for each workload that was measured on several arrays that differ only in their chunk size."""
     arrays = {array.name: array for array in record.arrays}
     for rows in groups:
         sweeps: dict[str, _Sweep] = {}
@@ -270,7 +270,7 @@ def _chunk_plot(first: Row, swept: dict[str, _Sweep], labels: ResultLabels) -> P
 
 
 def line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
-    """Return a line of medians with intervals. Its index ``place`` selects the colour, the dash and the symbol."""
+    """Return a line of medians with intervals. The index ``place`` of the line selects its colour, dash and symbol."""
     return scatter(
         name,
         places,
@@ -392,7 +392,7 @@ def _rebuilds_line(
 
 
 def _legend(top: float) -> dict[str, Any]:
-    """Return a legend for inside the lane, since a colour has different meanings in different lanes."""
+    """Return a legend that is shown inside the lane, because a colour means something different in each lane."""
     return {
         "orientation": "h",
         "x": 1,
@@ -439,9 +439,9 @@ _EDGE = 1.08
 
 
 def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """Return a logarithmic axis for ratios, on which half and double are equally far from 1.
+    """Return a logarithmic axis for ratios. On it, half and double are equally far from 1.
 
-    It covers at least 0.5 to 2, so that it has three ticks and a difference of 5 % looks small.
+    The axis covers at least 0.5 to 2, so that it has three ticks and a difference of 5 % looks small.
     """
     shown = [value for value in values if value > 0 and math.isfinite(value)]
     lowest, highest = min((_LEAST_SPAN[0], *shown)), max((_LEAST_SPAN[1], *shown))
@@ -490,14 +490,14 @@ def _ratio_layout(title: str, values: Iterable[float], names: Sequence[str]) -> 
 
 
 def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
-    """Yield the values that a plot of the estimates shows, which are medians and ends of intervals."""
+    """Yield the values that a plot of the estimates shows, which are the medians and the ends of the intervals."""
     for each in estimates:
         if each:
             yield from (each.low, each.median, each.high)
 
 
 def _points(what: str, points: Iterable[tuple[str, float | None, str]], role: str, symbol: str, hover: str) -> Trace:
-    """Mark each value except None. ``points`` are names, values, and texts for ``customdata`` in ``hover``."""
+    """Return a mark for each value. ``points`` are names, values or None, and texts for ``customdata`` in ``hover``."""
     known = [(name, short(value), text) for name, value, text in points if value]
     return scatter(
         what,
@@ -527,7 +527,7 @@ def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], ro
 
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
-    """Yield a plot of all machines for each dimensionless figure."""
+    """Yield a plot for each dimensionless figure, with all machines side by side."""
     for measure, rows in grouped(found.rows, lambda row: row.measure).items():
         yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
 
@@ -555,7 +555,7 @@ def _without_interval(found: Estimate | None) -> Estimate | None:
 
 
 def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
-    """Yield a box plot for each workload and direction. Each box needs five numbers, however many results there are."""
+    """Yield a box plot for each workload and direction. A box takes five numbers, however many results there are."""
     for (workload, direction), group in grouped(found, lambda each: (each.workload, each.direction)).items():
         yield Plot(
             f"{workload}, {direction}s",
