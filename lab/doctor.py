@@ -1,4 +1,4 @@
-"""The doctor, which checks this computer and a machine, and names the command that installs each missing part.
+"""The doctor checks this computer and a machine, and says which command installs each missing part.
 
 All checks run even if some fail, so that one round of fixes is enough. The report is also published as JSON
 (docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that the doctor looks for.
@@ -62,7 +62,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     detail: str
     fix: str = ""
-    """The command or action that provides what is missing; empty if nothing is missing."""
+    """The command or action that provides what is missing, or an empty string if nothing is."""
     packages: tuple[str, ...] = ()
     required_for: tuple[str, ...] = ()
     """Targets that do not work without it."""
@@ -85,7 +85,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool
     """Whether all requirements of the target are met."""
     install_command: str
-    """One command for all missing packages; empty if none is missing."""
+    """One command that installs all missing packages, or an empty string if none is missing."""
     checks: tuple[Check, ...]
 
     @property
@@ -169,7 +169,7 @@ _SSH = Program("ssh", is_required=True)
 
 
 def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> str:
-    """Return the command line that installs the packages; empty if there are none. ``family`` may be empty."""
+    """Return the command line that installs the packages, or "" if there are none. ``family`` may be empty."""
     listed = " ".join(dict.fromkeys(packages))
     if not listed:
         return ""
@@ -180,7 +180,7 @@ def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> s
 
 
 def family_in(os_release: str) -> str:
-    """Return the family of a distribution according to its ID, else to ID_LIKE; empty if the family is unknown."""
+    """Return the family of a distribution according to its ID or else its ID_LIKE, or "" if the family is unknown."""
     pairs = (line.partition("=") for line in os_release.splitlines())
     fields = {key: value.strip().strip("\"'") for key, _, value in pairs}
     words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
@@ -203,7 +203,7 @@ def program_checks(host: Host, family: str, *, is_root: bool) -> list[Check]:
 
 
 def ask_version(host: Host, path: str, option: str) -> str:
-    """Run a program with this option and return the version that it prints; empty if it prints none."""
+    """Run a program with this option, and return the version that it prints, or "" if it prints none."""
     result = host.processes.run([path, option], timeout_seconds=_VERSION_SECONDS)
     return version_in(result.stdout + result.stderr)
 
@@ -211,7 +211,7 @@ def ask_version(host: Host, path: str, option: str) -> str:
 def program_check(
     program: Program, found: str, version: str, family: str, *, targets: tuple[str, ...], is_root: bool
 ) -> Check:
-    """Return the check of a program; ``found`` is its path, or empty if it is missing."""
+    """Return the check of a program. ``found`` is its path, or empty if the program is missing."""
     debian = package_of(program.name)
     package = TABLES.packages.get(family, {}).get(debian, debian)
     result: Found = (Outcome.OK, f"{version} ({found})" if version else found, "")
@@ -229,7 +229,7 @@ def program_check(
 
 
 def version_in(text: str) -> str:
-    """Return the first version number in a program's output; empty if there is none."""
+    """Return the first version number in a program's output, or "" if there is none."""
     found = re.search(r"(\d+(?:\.\d+)+(?:[-+~.\w]*\w)?)", text) or re.search(r"version (\d+)", text)
     return found[1] if found else ""
 
@@ -298,7 +298,7 @@ def check_computer(
 def make_report(
     subject: Subject, name: str, target: str, checks: Iterable[Check], family: str, *, is_root: bool
 ) -> DoctorReport:
-    """Make the report of some checks, with its verdict."""
+    """Make a report with a verdict from the outcomes of some checks."""
     listed = tuple(checks)
     # A machine on a root image needs none of the lab's programs on this computer.
     kind = ON_IMAGE if "root" in parse_target(target).options else target.partition(":")[0] + ":"
@@ -327,7 +327,7 @@ def _check(name: str, title: str, found: Found, **more: tuple[str, ...]) -> Chec
 
 
 def _search(find: Callable[[], object]) -> Found:
-    """Call a function that raises LabError if something is missing; the function's result is the check's detail."""
+    """Make a check from a function that returns the check's detail, or raises LabError if something is missing."""
     try:
         return Outcome.OK, str(find()), ""
     except LabError as error:
@@ -394,7 +394,7 @@ def _guest_memory(host: Host) -> Found:
 
 
 def _confinement(host: Host) -> Found:
-    """Try each layer with lab/machine/confinement.py, which documents the layers and which of them are sufficient."""
+    """Try each layer with lab/machine/confinement.py, which documents the layers and says which of them suffice."""
     result = host.processes.run(
         [guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS
     )
@@ -410,9 +410,9 @@ def _confinement(host: Host) -> Found:
 
 
 def _namespace_switch(host: Host) -> str:
-    """Return the sysctl that allows mount namespaces to unprivileged users, or another fix if no sysctl denies them."""
+    """Return the sysctl that lets unprivileged users make mount namespaces, or another fix if no sysctl denies this."""
     for path, value, setting in (
-        # The first is in Ubuntu since 23.10, the second in Debian until 10, the third in every distribution.
+        # Ubuntu has the first since 23.10, Debian had the second up to 10, and every distribution has the third.
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
@@ -507,7 +507,7 @@ def _libvirt(host: Host) -> Found:
 
 # --- an open machine: its kernel, drivers, md features and programs
 
-# A function that each of these modules always has. If it is not found, the module's functions are not visible.
+# A function that each of these modules always has. If that function is not found, the module's functions are hidden.
 _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
 # From this version on, RAID 0, 1 and 10 pass atomic writes on to their members (drivers/md/raid0.c:
 # BLK_FEAT_ATOMIC_WRITES).
@@ -548,7 +548,7 @@ def check_machine(machine: Machine) -> DoctorReport:
 
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
-    """Map the first word of each line to the rest of the line."""
+    """Map the first word of each line to the rest of that line."""
     return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
 
 
@@ -586,7 +586,7 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
     """Check by the kernel's version whether arrays support atomic writes.
 
-    Only arrays on disks that support them would show more.
+    More would be known only from arrays on disks that support atomic writes.
     """
     units = [int(text) for text in largest if text.isdecimal()]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))

@@ -1,4 +1,4 @@
-"""The tree of all errors. Each message states the failure and the object, and ``hint`` states the next action.
+"""The tree of all errors. Each message says what failed and on which object, and ``hint`` says what to do next.
 
 Library code raises these errors and never prints or exits; ``lab.cli`` maps ``exit_code`` to the exit status.
 """
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 
 class LabError(Exception):
-    """An operation failed. The message names the object, and the hint the next action."""
+    """An operation failed. The message says which object is concerned, and the hint says what to do next."""
 
     exit_code = ExitCode.FAILED
 
@@ -60,7 +60,7 @@ class PrivilegeRefused(RequirementMissing):
 
 
 class UnfitVersion(LabError):
-    """A program or kernel on the machine is too old or too new for the request; another machine may support it."""
+    """A program or kernel on the machine is too old or too new for the request. Another machine may support it."""
 
 
 RUN_AGAIN = "run the command again"
@@ -68,7 +68,7 @@ RUN_AGAIN = "run the command again"
 
 
 class MachineLost(LabError):
-    """The machine or its agent vanished; pending operations have no result."""
+    """The machine or its agent vanished, so that pending operations have no result."""
 
     exit_code = ExitCode.MACHINE_LOST
 
@@ -101,7 +101,7 @@ class DeviceRefused(LabError):
 
 
 class ArrayError(LabError):
-    """An array operation that the array's state does not allow."""
+    """The array's state does not allow this operation."""
 
 
 class WorkloadError(LabError):
@@ -109,7 +109,7 @@ class WorkloadError(LabError):
 
 
 class MeasurementDisturbed(WorkloadError):
-    """The host was paused for too long; the measured time is unreliable."""
+    """The host was paused for too long, so the measured time is unreliable."""
 
 
 class ExperimentError(LabError):
@@ -117,7 +117,7 @@ class ExperimentError(LabError):
 
 
 class RunCancelled(ExperimentError):
-    """The user ended the experiment early; measured results are stored."""
+    """The user ended the experiment early. What was measured until then is stored."""
 
 
 class LessonError(LabError):
@@ -133,4 +133,4 @@ class ResultError(LabError):
 
 
 class BrokenOutput(LabError):
-    """stdout was closed, or its reader has exited."""
+    """Standard output was closed, or the program that read it has exited."""

@@ -19,7 +19,7 @@ class Danger(StrEnum):
 
     NONE = "none"
     ARRAY = "array"
-    """The array stops working, or md no longer finds it; the data on its members remain."""
+    """The array stops working, or md no longer finds it. The data on its members remain."""
     DATA = "data"
     """Data on the devices named in the step are lost."""
 
@@ -36,17 +36,18 @@ class Step:
     undo: tuple[str, ...] = ()
     danger: Danger = Danger.NONE
     writes_devices: tuple[str, ...] = ()
-    """Every device that this step writes to; the guard checks these devices before the step runs."""
+    """Every device that this step writes to. The guard checks these devices before the step runs."""
     timeout_seconds: float = 120.0
     stdin_text: str = ""
     """Standard input of the command, such as a long device-mapper table."""
     ignores_partitions: bool = False
-    """Unused partitions are no obstacle, because the step erases them or they are data of the array that it starts."""
+    """Whether the guard ignores unused partitions, because the step erases them or starts an array that they belong to.
+    """
     only_waits: bool = False
-    """The step changes nothing; it waits for work that the machine does by itself, which may take hours."""
+    """Whether the step changes nothing and only waits, perhaps for hours, for work that the machine does by itself."""
 
     def shell_line(self) -> str:
-        """Return the step as a line for a root shell; ``stdin_text`` becomes a here-document, abbreviated if long."""
+        """Return the step as a line for a root shell. ``stdin_text`` becomes a here-document, abbreviated if long."""
         line = shlex.join(self.argv)
         if not self.stdin_text:
             return line
@@ -60,7 +61,7 @@ class Step:
 
 
 def write_file_step(path: str, text: str, why: str) -> Step:
-    """Return a step that writes a value to a file under /sys or /proc: ``sh -c 'echo V > FILE'``."""
+    """Return a step that writes a value to a file under /sys or /proc with ``sh -c 'echo V > FILE'``."""
     return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why)
 
 
@@ -84,16 +85,16 @@ class Plan:
 
     @property
     def ends_array(self) -> bool:
-        """Whether an array is unusable afterwards, although its members keep their data."""
+        """Whether the plan leaves an array unusable, although the array's members keep their data."""
         return not self.destroys_data and any(step.danger is Danger.ARRAY for step in self.steps)
 
     def on_blank_disks(self) -> Plan:
-        """Return the same plan for disks that are known to be blank, on which no step loses data."""
+        """Return the same plan for disks that are known to be blank, so that no step can lose data."""
         return Plan(self.title, tuple(replace(step, danger=Danger.NONE) for step in self.steps))
 
     @property
     def until_wait(self) -> tuple[Plan, Step | None, Plan]:
-        """The steps before the first step that only waits, that step, and the rest."""
+        """Three plans: the steps before the first step that only waits, that step, and the rest."""
         number = next((index for index, step in enumerate(self.steps) if step.only_waits), None)
         if number is None:
             return self, None, Plan(self.title)

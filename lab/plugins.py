@@ -1,4 +1,4 @@
-"""Plugins are packages that extend raidlab. They are found by the installed packages' entry points ``raidlab.plugins``.
+"""Plugins are packages that extend raidlab. Installed plugins are found by their entry points ``raidlab.plugins``.
 
 An entry point refers to a ``Plugin``, by convention ``PLUGIN`` in its package's ``plugin`` module. A plugin contains
 extensions. A package that can be extended declares a NamedTuple for each extension point. Functions in extensions
@@ -31,9 +31,11 @@ class Plugin:
     """The extensions that one package adds."""
 
     extensions: tuple[tuple[Any, ...], ...] = ()
-    """Each is a NamedTuple that the extended package declares."""
+    """The extensions. The type of each is a NamedTuple that the extended package declares."""
     folder: Path | None = None
-    """A folder with the layout of this package. For example, its ``lessons/course/`` adds lessons (``catalogue``)."""
+    """A folder with the same layout as this package. For example, its ``lessons/course/`` adds lessons
+    (``catalogue``).
+    """
 
 
 @cache
@@ -51,12 +53,12 @@ def extensions(kind: type[E]) -> tuple[E, ...]:
 
 
 def extension(kind: type[E]) -> E | None:
-    """Return the first extension of this kind; None if there is none."""
+    """Return the first extension of this kind, or None if there is none."""
     return next(iter(extensions(kind)), None)
 
 
 def catalogue(folder: Path) -> dict[str, Path]:
-    """Return the TOML files in a folder of this package and in the same folder of every plugin, by stem."""
+    """Return the TOML files in a folder of this package and in the folder of the same name in every plugin, by stem."""
     inside = folder.relative_to(_HERE)
     folders = (folder, *(plugin.folder / inside for plugin in plugins() if plugin.folder))
     found = {path.stem: path for each in folders for path in each.glob("*.toml")}
@@ -64,7 +66,7 @@ def catalogue(folder: Path) -> dict[str, Path]:
 
 
 def entry_points() -> dict[str, str]:
-    """Map names to ``module:object``; among several with the same name, the first in ``sys.path`` counts.
+    """Map names to ``module:object``. If several have the same name, the first in ``sys.path`` counts.
 
     importlib.metadata is not used, because it imports an e-mail parser in 13 ms, a tenth of ``raidlab --help``.
     """
@@ -89,7 +91,7 @@ def _metadata() -> Iterator[str]:
 
 
 def _loaded(name: str, place: str) -> Plugin | None:
-    """Import the plugin; return None if its package was left out of this installation."""
+    """Import the plugin. Return None if its package was left out of this installation."""
     module, _, attribute = place.partition(":")
     try:
         found = getattr(import_module(module), attribute, None)

@@ -1,16 +1,16 @@
 """Typed, bounded values from outside: numbers, JSON and TOML.
 
-The gate guarantees that every number that the lab uses is finite and bounded, and so is each wait, loop, allocation or
-device size that depends on a number. Any TOML text is read or rejected in a fraction of a second. Errors state the
-bound.
+The gate guarantees that every number that the lab uses is finite and bounded. The same is therefore true of each wait,
+loop, allocation or device size that depends on a number. Any TOML text is read or rejected in a fraction of a second.
+Errors state the bound.
 
 The types are for fields of Structs and for command line options. msgspec checks them while decoding, and ``checked``
 checks them everywhere else. A lock serialises the first use of each type, because msgspec (0.22.0) publishes its
 analysis of a Struct before the analysis is complete. A second thread that decoded the type at that moment would cause a
 segmentation fault.
 
-tomllib itself sets no bounds. Its time is quadratic in the number of dots in a key, it raises RecursionError for deeply
-nested brackets, and int() raises ValueError for more than 4,300 digits.
+tomllib itself sets no bounds. Its run time is quadratic in the number of dots in a key, it raises RecursionError for
+deeply nested brackets, and int() raises ValueError for more than 4,300 digits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lab.units import KIB, human_bytes
 T = TypeVar("T")
 
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MOST_NAME_CHARACTERS)]
-"""A name in a field of a file."""
+"""A name that is a field of a file."""
 NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^({NAME.pattern})?\Z", max_length=MOST_NAME_CHARACTERS)]
 """A name, or an empty string for none."""
 Names = Annotated[str, msgspec.Meta(pattern=rf"^({NAME.pattern}(,{NAME.pattern})*)?\Z", max_length=1000)]
@@ -60,7 +60,7 @@ def _know(kind: Any) -> None:
     if kind in _known:
         return
     with _FIRST_USE:
-        # Creating a decoder analyses the type and all types inside it.
+        # Creating a decoder analyses the type and all types that it contains.
         msgspec.json.Decoder(kind)
         _known.add(kind)
 
@@ -71,7 +71,7 @@ _TIB = 1024**4
 MOST_BYTES = 2**63 - 1
 """The largest value of the kernel's loff_t."""
 MOST_DISK_BYTES = 16 * _TIB
-"""The size of the largest file on ext4 with blocks of 4 KiB (ext4(5)), and so of the largest disk made from a file."""
+"""The size of the largest file on ext4 with blocks of 4 KiB (ext4(5)), which limits the size of a disk in a file."""
 MOST_DISKS = 64
 """The number of loop and nbd devices that the lab requests from their drivers."""
 MOST_REPEATS = 200
@@ -85,7 +85,7 @@ _SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 FormatVersion = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
-"""Version of a stored file, bounded to keep messages short. Files from before there were versions have 0."""
+"""Version of a stored file, bounded to keep messages short. It is 0 for files that are older than version numbers."""
 SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
 BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
@@ -119,7 +119,7 @@ ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
 """Percentage of reads in a mix, which contains both reads and writes."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
-"""A figure from outside, in any unit, bounded so that sums of many stay finite."""
+"""A figure from outside, in any unit, bounded so that the sum of many figures stays finite."""
 RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
 """Index of a repeat, bounded because statistics on repeats (lab.results.statistics) take quadratic time."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
@@ -145,7 +145,7 @@ def read_count(text: str | None, what: str) -> int:
 
 
 def read_seconds(text: str | None, what: str) -> float:
-    """Parse a time in seconds like ``read_count``."""
+    """Parse a time in seconds the way ``read_count`` does."""
     return _number_in(text, what, float)
 
 
@@ -162,12 +162,12 @@ def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
 
 
 def digits(text: str) -> int | None:
-    """Return the value of a string of at most 19 decimal digits; None for any other text."""
+    """Return the value of a string of at most 19 decimal digits, or None for any other text."""
     return int(text) if re.fullmatch(f"[0-9]{{1,{_MOST_DIGITS}}}", text) else None
 
 
 def version_numbers(text: str) -> tuple[int, int]:
-    """Return the first two numbers of text such as ``6.12.95-cloud``, ``fio-3.33`` or ``mdadm - v4.2``; else (0, 0)."""
+    """Return the first two numbers in text such as ``6.12.95-cloud`` or ``mdadm - v4.2``, or else (0, 0)."""
     found = re.search(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -175,7 +175,7 @@ def version_numbers(text: str) -> tuple[int, int]:
 def real(text: str, what: str = "") -> float:
     """Parse a number with or without a decimal point, infinity or NaN. Raises SpecError for other text."""
     try:
-        # float() by itself also accepts digits of other scripts, and 1_000.
+        # float() by itself also accepts 1_000, and digits of other scripts.
         return float(text if text.isascii() and "_" not in text else "")
     except ValueError:
         message = f"{what} '{shortened(text)}' is not a number".lstrip()
@@ -211,7 +211,7 @@ def shown(value: float) -> str:
 
 
 def bounds(kind: Any) -> str:
-    """Describe the valid range of one of the types above, or of its union with None; empty for any other type."""
+    """Describe the valid range of one of the types above or of its union with None. Return "" for any other type."""
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Annotated and get_args(each)[0] in (int, float):
             return _range(each)
@@ -233,7 +233,7 @@ MOST_ENTRIES = 1000
 """Maximum number of entries in one table or list."""
 _LONGEST_WORD = 256
 # Strings and comments, as TOML 1.0 delimits them. An unterminated one extends to the end of its line or of the text.
-# Every alternative matches once it has begun, so no text is scanned twice.
+# Every alternative that has begun also matches, so no text is scanned twice.
 _UNSTRUCTURED = re.compile(
     r'"{3}(?:[^"\\]|\\.|"{1,2}(?!"))*(?:"{3,5}|\\?\Z)'
     r"|'{3}(?:[^']|'{1,2}(?!'))*(?:'{3,5}|\Z)"
@@ -306,7 +306,7 @@ def read_own_json(
     most_bytes: int = MOST_OWN_BYTES,
     error: type[LabError] = ResultError,
 ) -> T:
-    """Read one of the lab's JSON files, converted by ``converted``. Raises ``error``, FileNotFoundError."""
+    """Read one of the lab's JSON files and convert it with ``converted``. Raises ``error`` or FileNotFoundError."""
     try:
         data = read_plain(path, most_bytes, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)
@@ -319,7 +319,7 @@ def read_own_json(
 
 
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
-    """Decode JSON. Raises ValueError if it is invalid, nested too deeply, or not a ``kind``."""
+    """Decode JSON. Raises ValueError if the JSON is invalid, nested too deeply, or not a ``kind``."""
     try:
         return convert(converted(msgspec.json.decode(data)), kind)
     except (msgspec.MsgspecError, RecursionError) as failure:

@@ -1,8 +1,8 @@
-"""Files from outside, files that are executed or loaded, and the lab's own files and folders.
+"""Check files from outside, files that are executed or loaded, and the lab's own files and folders.
 
 Kernels, drivers, libraries and interpreters must belong to this user or to root. Before anything in a file that is not
 shipped with raidlab runs, raidlab reports what the file may do. Only this user can write the lab's own data. A folder
-to which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or oversized
+to which another user can write is not used, and no link leads out of the state folder. A damaged, replaced or oversized
 file raises LabError.
 """
 
@@ -63,7 +63,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
-    """Return a sentence that says what a file may do; empty for a file of raidlab. ``lines`` are its shell lines."""
+    """Return a sentence on what a file with the shell lines ``lines`` may do, or "" for a file of raidlab's own."""
     if not is_foreign(path):
         return ""
     count = len(foreign_lines(lines))
@@ -74,12 +74,12 @@ def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
 
 
 def foreign_lines(lines: Sequence[str]) -> list[str]:
-    """Return all shell lines of a file in full, so that the user can read them before they run."""
+    """Return all shell lines of a file in full, so that the user can read the lines before they run."""
     return [visible(line.rstrip()) for text in lines for line in text.strip().splitlines()]
 
 
 _FIRST_FREE_GROUP = 100
-"""Lower groups belong to the distribution (Debian Policy, 9.2.2), so root controls who is in them."""
+"""Groups with lower numbers belong to the distribution (Debian Policy, 9.2.2), so root controls who is in them."""
 _ACCESS_LIST = "system.posix_acl_access"
 
 
@@ -91,7 +91,7 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
     """Raise NotTrusted if another user may have written or replaced the file.
 
     A missing file passes. ``what`` describes the file, such as "the embedded kernel". ``again`` is the command that
-    creates the file again once it has been removed; it is empty for a file of the user's own. With ``has_tree``,
+    creates the file again once it has been removed. It is empty for one of the user's own files. With ``has_tree``,
     everything in the folder ``path`` is checked as well.
     """
     places = _way_to(path)
@@ -106,11 +106,11 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
 
 
 def _reason(place: Path, found: os.stat_result) -> str:
-    """Return why other users may have written to ``place``; empty if they cannot have."""
+    """Say why other users may have written to ``place``. Return an empty string if they cannot have done so."""
     if found.st_uid not in (0, os.geteuid()):
         return f"{place} belongs to another user (number {found.st_uid})"
     is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    # In a sticky folder, users cannot remove files of other users (inode(7)). The mode of a link has no meaning.
+    # In a sticky folder, users cannot remove each other's files (inode(7)). The mode of a link has no meaning.
     if is_shared or stat.S_ISLNK(found.st_mode):
         return ""
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private_group(place, found)):
@@ -119,13 +119,13 @@ def _reason(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Whether no other user is in the file's group, which is a system group on root's file or a private group.
+    """Whether no other user is in the file's group. Such a group is private, or a system group on a file of root's.
 
     Debian and its derivatives give each user a private group with write access (usermod(8), login.defs(5),
     USERGROUPS_ENAB).
     """
     with suppress(OSError):
-        # With an ACL, the group bits are the mask, the maximum that the list grants to anyone (acl(5)).
+        # With an ACL, the group bits are the mask, which is the maximum that the list grants to anyone (acl(5)).
         os.getxattr(place, _ACCESS_LIST, follow_symlinks=False)
         return False
     if found.st_uid == 0 and found.st_gid < _FIRST_FREE_GROUP:
@@ -145,7 +145,7 @@ def _hint(path: Path, place: Path, found: os.stat_result, again: str) -> str:
 
 
 def _way_to(path: Path) -> tuple[Path, ...]:
-    """Return a path and all its parent folders, and the same for the target of each symlink among them."""
+    """Return a path and its parent folders, and the same for the target of each symlink among them."""
     found: dict[Path, None] = {}
     left = [path.absolute()]
     while left:
@@ -166,13 +166,13 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 MOST_RECORD_BYTES = 16 * MIB
-"""Maximum size of a record. A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. Once
-decoded, a record of this size may take thirty times as much, half of the memory that a computer can be expected to
-have."""
+"""Maximum size of a record. A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. A
+decoded record may take thirty times this size, which is half of the memory that a computer can be expected to have.
+"""
 MOST_DOCUMENT_BYTES = 32 * MIB
 """Maximum size of a fio document (about 36 KiB) or a timeline (about 150 bytes per sample), unpacked."""
 _MOST_MEMBERS = 64
-"""Maximum number of members in a gzip file. The lab writes one, and reading a million would take hours."""
+"""Maximum number of members in a gzip file. The lab writes one member, and reading a million would take hours."""
 
 
 def open_plain(
@@ -191,7 +191,7 @@ def open_plain(
     With O_CREAT a missing file is created, with access for this user only. Raises ``error`` if ``path`` is not such a
     file, and OSError if open(2) fails.
     """
-    # Checked before opening, because opening a device may have side effects, and again after, in case of a replacement.
+    # Check before opening, because opening a device may have side effects, and again afterwards, as it may be replaced.
     has_links = not is_own and folder_fd is None
     name = path if folder_fd is None else path.name
     with suppress(FileNotFoundError) if flags & os.O_CREAT else nullcontext():
@@ -217,7 +217,7 @@ def read_plain(
 ) -> bytes:
     """Read a plain file. Raises the errors of ``open_plain``, and ``error`` if it is larger than ``most_bytes``."""
     with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
-        # This does not read without end if the file grows in the meantime.
+        # Limit the read, because otherwise it might not end while another process extends the file.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
     if data is None or len(data) > most_bytes:
         raise error(f"'{path}' is larger than {human_bytes(most_bytes)}", hint=hint or "check the path")
@@ -258,7 +258,7 @@ def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
     """Read the plain file ``name``, which may include subfolders, below ``folder``. Symlinks in ``name`` are rejected.
 
-    Raises ResultError if it is not a plain file or is larger than ``most_bytes``, and OSError if open(2) fails.
+    Raises ResultError if the file is not plain or is larger than ``most_bytes``, and OSError if open(2) fails.
     """
     where = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -272,7 +272,7 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
 
 
 def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
-    """Decompress gzip data. Raises ResultError if it is invalid, or unpacks to more than ``most_bytes``."""
+    """Decompress gzip data. Raises ResultError if the data are invalid, or unpack to more than ``most_bytes``."""
     found: list[bytes] = []
     left = most_bytes
     while data:
@@ -320,7 +320,7 @@ _ELSEWHERE = "choose another folder with RAIDLAB_STATE=FOLDER"
 
 
 def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
-    """Raise LabError if the folder belongs to another user or others may write to it, and OSError if stat(2) fails.
+    """Raise LabError if the folder is another user's or others may write to it, and OSError if stat(2) fails.
 
     A missing folder passes, because it may be created. Folders of root are trusted, because root is unrestricted
     anyway. With ``may_be_link``, a symlink is followed, because the user may have configured one. Folders created by
@@ -350,7 +350,7 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
 
 
 def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
-    """Create a folder and its parents for this user only, and check each from ``root`` (default ``path``) down.
+    """Create a folder and its parents for this user only. Check each folder from ``root`` (default ``path``) down.
 
     The XDG Base Directory Specification requires mode 0700, even for the parents. Raises the errors of
     ``check_own_folder``.

@@ -1,8 +1,8 @@
-"""Text from outside that is displayed, and names that become part of a path, of a command or of a device's name.
+"""Check text from outside that is displayed, and names that become part of a path, a command or a device's name.
 
-The gate guarantees that displayed text has no side effects: it does not move the cursor, forge lines, run scripts or
-act as a formula. A name never leads outside its folder, and is never hidden in it, parsed as an option, or too long for
-a file system.
+The gate guarantees that displayed text has no side effects, which means that it does not move the cursor, forge lines,
+run scripts or act as a formula. A name never leads outside its folder, is never a hidden file there, and is neither
+parsed as an option nor too long for a file system.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNSEEN_IN_JSON = re.compile("[^\x00-\x7e]|\x7f")
 def visible(text: str, *, lines: bool = False) -> str:
     r"""Return ``text`` on one line, with all invisible characters escaped, such as ``\x1b``.
 
-    These are control characters (C0, C1), characters that change the text direction, and bytes that are not valid
+    Invisible are control characters (C0, C1), characters that change the text direction, and bytes that are not valid
     UTF-8. With ``lines``, line ends and tabs are kept.
     """
     if text.isprintable():
@@ -35,7 +35,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def visible_name(name: str) -> str:
-    r"""Return a file's name with invisible characters escaped and each ``\`` doubled, so no two names look the same."""
+    r"""Return a file's name with invisible characters escaped and ``\`` doubled, so that no two names look the same."""
     return visible(name.replace("\\", "\\\\"))
 
 
@@ -67,7 +67,7 @@ def markdown(text: str) -> str:
 
 
 def spreadsheet(text: str) -> str:
-    """Return a CSV cell. A formula gets a leading apostrophe, so no spreadsheet evaluates it (OWASP, CSV injection)."""
+    """Return a CSV cell. A formula gets a leading apostrophe, so that no spreadsheet evaluates it (OWASP)."""
     shown = visible(text)
     is_formula = shown[:1] in _FORMULA and shown != "" and not _NUMBER.fullmatch(shown)
     return f"'{shown}" if is_formula else shown
@@ -94,7 +94,7 @@ def is_name(text: str, most: int = MOST_NAME_CHARACTERS) -> bool:
 
 
 def checked_name(text: str, what: str, *, most: int = MOST_NAME_CHARACTERS, error: type[LabError] = SpecError) -> str:
-    """Return ``text`` if it is a valid name, or raise ``error``; ``what`` is the type of object, such as ``disk``."""
+    """Return ``text`` if it is a valid name for ``what`` (such as ``disk``), or raise ``error``."""
     if is_name(text, most):
         return text
     rule = f"use at most {most} letters, digits, '-', '_' and '.', and begin with a letter or a digit"

@@ -1,1 +1,1 @@
-"""The only modules that access the host. They start processes, read its files, read its clock and wait."""
+"""The only modules that access the host. They start processes, read files, read the clock and wait."""

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """The lab's source of time; tests pass a clock that jumps."""
+    """The lab's source of time. Tests pass a clock that jumps instead of waiting."""
 
     def monotonic_seconds(self) -> float: ...
     def utc_now(self) -> datetime: ...
@@ -42,14 +42,14 @@ def utc_text(clock: Clock) -> str:
 
 
 def utc_second_text(clock: Clock) -> str:
-    """Return the time in the format of results, which has whole seconds."""
+    """Return the time in the format of results, in which seconds are whole."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> datetime:
-    """Parse a time from either function above; return ``datetime.min`` for other text.
+    """Parse a time from either function above. Return ``datetime.min`` for any other text.
 
-    This is needed to sort times, because as text ``…29Z`` sorts after ``…29.5Z``.
+    Times must be parsed before they are sorted, because as text ``…29Z`` sorts after ``…29.5Z``.
     """
     try:
         found = datetime.fromisoformat(text)
@@ -59,7 +59,7 @@ def moment(text: str) -> datetime:
 
 
 def polls(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
-    """Pause between the polls of a bounded wait, and yield for each whether it is the last, after the time-out."""
+    """Yield once for each poll of a bounded wait, and pause in between. Yield True for the last, after the time-out."""
     deadline = clock.monotonic_seconds() + timeout_seconds
     while not (is_last := clock.monotonic_seconds() >= deadline):
         yield is_last

@@ -1,6 +1,6 @@
-"""Files on the host on which this client runs, file locks, and tracebacks of bugs.
+"""Read and write files on the host on which this client runs, lock files, and store tracebacks of bugs.
 
-A lock covers a whole file (flock(2)) or a single byte of it, and is released when its holder ends.
+A lock covers a whole file (flock(2)) or a single byte of a file, and is released when its holder ends.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NONE_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def open_lock(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open a lock file, and create it if it is missing. Raises OSError, or ``error`` if it is not the lab's own."""
+    """Open a lock file, and create a missing one. Raises OSError, or ``error`` if the file is not the lab's own."""
     return open_plain(path, os.O_RDWR | os.O_CREAT, is_own=True, error=error)
 
 
 def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
-    """Lock an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if it is already locked, or OSError."""
+    """Lock an open file as ``SHARED`` or ``ALONE``. Raises OSError, or BlockingIOError if it is already locked."""
     try:
         fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
     except OSError as error:
@@ -41,7 +41,7 @@ def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
 
 
 def take_byte(descriptor: int, place: int, path: Path) -> bool:
-    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)). Return False if it is locked. Raises OSError."""
+    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)). Return False if another holds it. Raises OSError."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
     except (BlockingIOError, PermissionError):
@@ -53,7 +53,7 @@ def take_byte(descriptor: int, place: int, path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, how: int, *, waits: bool = False) -> Iterator[None]:
-    """Hold the lock on a file; create the file if it is missing. Raises the errors of ``open_lock`` and ``take``."""
+    """Hold the lock on a file, which is created if it is missing. Raises the errors of ``open_lock`` and ``take``."""
     descriptor = open_lock(path)
     try:
         take(descriptor, how, path, waits=waits)
@@ -86,7 +86,7 @@ _HINTS = {
 }
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _LONGEST_BYTES = 200
-"""Maximum number of bytes of a file's name that the name of its temporary file contains. A name may have 255 bytes."""
+"""The name of a temporary file contains at most this many bytes of the file's name, because a name may have 255."""
 _MOST_LINKS = 40
 """Maximum number of links that the kernel follows (path_resolution(7))."""
 
@@ -119,7 +119,7 @@ def storage_error(what: str, error: OSError) -> ResultError:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte. One write(2) may accept only some, for example when the disk fills up. Raises OSError."""
+    """Write every byte, even if one write(2) accepts only some, as when the disk fills up. Raises OSError."""
     view = memoryview(data)
     while view:
         try:
@@ -132,7 +132,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 def require_written(descriptor: int) -> None:
     """Raise OSError for an error that a file system reports only on close(2), such as a full NFS server.
 
-    Closing a copy of the descriptor reports the error too, while the write can still be undone.
+    To find such an error while the write can still be undone, this closes a copy of the descriptor.
     """
     os.close(os.dup(descriptor))
 
@@ -147,13 +147,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
-    """Replace ``path`` with ``data`` atomically, by fsync and rename of a temporary file, then fsync of the folder.
+    """Replace ``path`` atomically with a temporary file that contains ``data``, and make the change durable.
 
-    If it raises OSError, the temporary file has been removed and ``path`` is unchanged. Without ``is_durable`` a power
-    failure may lose the data. The umask applies to ``mode``.
+    The temporary file is synced and renamed, and then the folder is synced. If OSError is raised, the temporary file
+    has been removed and ``path`` is unchanged. Without ``is_durable``, nothing is synced, and a power failure may lose
+    the data. The umask applies to ``mode``.
 
     A file or a symlink at ``path`` is replaced, never written to. A pipe or a character device, such as /dev/stdout, is
-    kept and written to; a disk or another user's pipe is refused.
+    kept and written to. A disk or another user's pipe is refused.
     """
     ours = _own_descriptor(path)
     if ours is not None:
@@ -171,7 +172,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int 
 
 
 def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o600) -> bool:
-    """Create a file at ``path``; return False and leave ``path`` alone if it exists. Raises OSError."""
+    """Create a file at ``path``. If ``path`` exists, leave it alone and return False. Raises OSError."""
     with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
         _write(descriptor, data, is_durable=is_durable)
         try:
@@ -207,9 +208,9 @@ def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file, which replaces ``path`` at the end. Raises OSError.
+    """Yield the path of an empty file that replaces ``path`` at the end. Raises OSError.
 
-    This is for programs that open their output by name.
+    Use this for programs that open their output by name.
     """
     folder = path.parent
     with _folder_of(path) as inner, _temporary(inner, path.name, 0o644) as (name, descriptor):
@@ -226,7 +227,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[int]:
-    """Open a file's folder. Later operations use this descriptor, even if the path leads elsewhere by then."""
+    """Open a file's folder. Later operations use its descriptor, even if the path leads elsewhere by then."""
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -236,7 +237,7 @@ def _folder_of(path: Path) -> Iterator[int]:
 
 @contextmanager
 def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
-    """Create a file in ``folder`` and yield its name and descriptor. Remove it at the end unless it was renamed."""
+    """Create a file in ``folder`` and yield its name and descriptor. At the end, remove it unless it was renamed."""
     short = os.fsdecode(os.fsencode(name)[:_LONGEST_BYTES])
     temporary = f".{short}.{secrets.token_hex(8)}.tmp"
     # O_EXCL never opens an existing file, pipe or link with this name (open(2)).
@@ -266,7 +267,7 @@ def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> Non
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """Return the descriptor of this process to which ``path`` refers, such as /dev/stdout or /dev/fd/N; else None."""
+    """Return the descriptor of this process to which ``path`` refers, such as /dev/stdout or /dev/fd/N, or None."""
     for _ in range(_MOST_LINKS):
         folder = os.path.realpath(path.parent)
         if re.fullmatch(rf"/proc/{os.getpid()}(/task/[0-9]+)?/fd", folder):
@@ -281,7 +282,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _special_at(path: Path) -> os.stat_result | None:
-    """Return the status of a special file at ``path``; None for a regular or missing file, or another user's link."""
+    """Return the status of a special file at ``path``, or None for a regular or missing file or another user's link."""
     try:
         found = path.stat(follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
@@ -319,7 +320,7 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
-    """Replace a file like ``replace_file``, but raise ResultError with a hint."""
+    """Replace a file the way ``replace_file`` does, but raise ResultError with a hint."""
     try:
         replace_file(path, data, is_durable=is_durable, mode=mode)
     except OSError as error:
@@ -335,7 +336,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def store_traceback(error: BaseException) -> str:
-    """Write the traceback to a new file and return how to report the error, with the source line if that fails."""
+    """Write the traceback to a new file, and say how to report the error: with that file or else the source line."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

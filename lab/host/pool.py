@@ -1,7 +1,7 @@
 """Run one function over many jobs in worker processes that end with this process.
 
 Workers are started with spawn, because a fork would copy locks that threads of this process hold. A worker has one pipe
-to its parent and no descriptor of the other pipes, so it sees end of file on its pipe when its parent ends. The kernel
+to its parent and no descriptor of the other workers' pipes, so it reads end of file when its parent ends. The kernel
 also kills the worker when the parent dies, even in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
 """
 
@@ -51,7 +51,7 @@ def processors() -> int:
 
 @contextmanager
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
-    """Yield the results of ``work`` for all jobs as they arrive, in no particular order. No worker remains at the end.
+    """Yield the results of ``work`` for all jobs as they arrive, in any order. At the end, no worker remains.
 
     ``work`` must be a module-level function, and jobs and results must be picklable. Each worker imports the program's
     main module, so importing it must have no side effects. A worker has one job at a time, so there are never more
@@ -78,7 +78,7 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Block signals while workers start, so that they inherit the mask and only the parent handles Ctrl-C."""
+    """Block signals while workers start, so that the workers inherit the mask and only the parent handles Ctrl-C."""
     # The resource tracker, which multiprocessing starts with the first process, unblocks signals when it starts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -125,7 +125,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
             if not is_good:
                 raise RuntimeError(answer)
             busy.discard(pipe)
-            # This is done before the result is used, so that the worker runs in the meantime.
+            # The worker gets its next job before its result is used, so that it runs in the meantime.
             send_next_job(pipe)
             yield answer
 

@@ -18,8 +18,9 @@ from lab.host.clock import HostClock, polls
 def isolated_python(*arguments: str, python: str = "") -> tuple[str, ...]:
     """Return the argv of an interpreter in isolated mode (``-I``) with ``arguments``, such as ``"-m", "tui"``.
 
-    ``python`` is the interpreter's path on the computer where it runs, or empty for the current interpreter. Processes
-    that multiprocessing starts from such a process are isolated too (subprocess._args_from_interpreter_flags).
+    ``python`` is the interpreter's path on the computer where it runs. If it is empty, the current interpreter is used.
+    Processes that multiprocessing starts from such a process are isolated too
+    (subprocess._args_from_interpreter_flags).
     """
     return (python or sys.executable, "-I", *arguments)
 
@@ -52,7 +53,7 @@ class Processes:
     )
 
     def find(self, program: str) -> str | None:
-        """Return the full path of a program, searching the sbin folders too; None if it is not installed."""
+        """Return the full path of a program in PATH or in the sbin folders, or None if it is not installed."""
         return shutil.which(program, path=self._SEARCH_PATH)
 
     def _env(self, extra_env: Mapping[str, str] | None) -> dict[str, str]:
@@ -61,7 +62,7 @@ class Processes:
     def run(
         self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run a program to its end with an empty stdin. After a time-out the status is 124, as with timeout(1)."""
+        """Run a program to its end with an empty stdin. After a time-out, the status is 124, as with timeout(1)."""
         try:
             done = subprocess.run(
                 argv,
@@ -107,9 +108,9 @@ class Processes:
     def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
         """Kill every process that has a file below ``folder`` open for writing, except this process and ``spared``.
 
-        SIGKILL is repeated until no such process is left, because a process may start others before it dies, and on a
-        busy host exiting takes a while. After DYING_SECONDS the processes that are still alive are left alone. A file
-        named ``but`` does not count, because other commands open it to test whether it is locked.
+        SIGKILL is repeated until no such process is left, because a process may start others before it dies, and
+        because exiting takes a while on a busy host. After DYING_SECONDS, the processes that are still alive are left
+        alone. A file called ``but`` does not count, because other commands open it to test whether it is locked.
         """
         place = f"{folder.resolve()}/"
         before: set[int] = set()
@@ -125,7 +126,7 @@ class Processes:
 
 
 def ended_how(status: int) -> str:
-    """Return text such as ``status 1``, or the signal's name, for a status from ``RunningProcess.poll``."""
+    """Describe a status from ``RunningProcess.poll`` with text such as ``status 1``, or with the signal's name."""
     return signal.Signals(-status).name if status < 0 else f"status {status}"
 
 

@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM, SIGHUP and the loss of the terminal end a command in an orderly way, and in bounded time.
+"""Let Ctrl-C, SIGTERM, SIGHUP and the loss of the terminal end a command in an orderly way and in bounded time.
 
-The handler raises an exception, so that all resources are closed in order. Where an event loop would swallow an
-exception, it calls a function instead. At the deadline the remaining resources are released by force, on a thread that
-waits for no lock, loop or terminal.
+The handler raises an exception, so that all resources are closed in order. If an event loop would swallow the
+exception, the handler calls a function instead. At the deadline, the remaining resources are released by force, on a
+thread that waits for no lock, loop or terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
-"""Time limits for an app's orderly close. It ends within 2 s of SIGTERM, and within 5 s of losing its terminal."""
+"""Time limits for an app to close in order. It ends within 2 s of SIGTERM, and within 5 s of losing its terminal."""
 FORCE_SECONDS = 0.6
 UNHURRIED_SECONDS = 10.0
 _COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}
@@ -29,7 +29,7 @@ _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
 class Interrupted(BaseException):
-    """A request to end this command; ``exit_status`` is the status that shells expect."""
+    """A request to end this command. ``exit_status`` is the status that shells expect."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -55,7 +55,8 @@ class _Ending:
         if number == signal.SIGHUP:
             _leave_lost_terminal()
             if self.received:
-                # The kernel and the shell each send SIGHUP when a window closes. The second is no sign of impatience.
+                # The kernel and the shell each send SIGHUP when a window closes, so a second one is no sign of
+                # impatience.
                 return
         self.received += 1
         if self.received >= _IMPATIENT_FROM or not self.is_anything_open:
@@ -79,7 +80,7 @@ class _Ending:
     def _force(self, status: int) -> None:
         with self.calm:
             self.calm.wait_for(lambda: not self.unhurried, timeout=UNHURRIED_SECONDS)
-        # This is a copy, because other threads continue to add and remove entries.
+        # Iterate over a copy, because other threads continue to add and remove entries.
         threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in tuple(self.resorts.values())]
         for thread in threads:
             thread.start()
@@ -93,7 +94,7 @@ _ending = _Ending()
 
 
 def install() -> None:
-    """Install the handlers. The first signal raises Interrupted, and a second only reports that closing is in progress.
+    """Install the handlers. The first signal raises Interrupted, and a second one only reports that this is closing.
 
     A signal that the parent ignores stays ignored, so that a command started with nohup(1), or in the background of a
     script, continues.
@@ -110,7 +111,7 @@ def reinstall() -> None:
 
 @contextmanager
 def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
-    """Handle signals for an app, which must close within ``APP_SECONDS`` and always ends when it loses its terminal.
+    """Handle signals for an app. It must close within ``APP_SECONDS``, and always ends when it loses its terminal.
 
     If ``listener`` is given, it is called with the signal's number, on any thread, and no exception is raised.
     """
@@ -127,8 +128,8 @@ def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None
 def at_worst(end: Callable[[float], object]) -> Callable[[], None]:
     """Register ``end``, to be called with its time limit in seconds if there is no time for an orderly close.
 
-    It is called on a separate thread, regardless of other threads, and must not wait for them. Returns a function
-    that cancels the registration.
+    ``end`` is called on a separate thread, whatever other threads are doing, and must not wait for them. Returns a
+    function that cancels the registration.
     """
     key = object()
     _ending.resorts[key] = end
@@ -137,7 +138,7 @@ def at_worst(end: Callable[[float], object]) -> Callable[[], None]:
 
 @contextmanager
 def unhurried() -> Iterator[None]:
-    """Allow ``UNHURRIED_SECONDS`` to close resources that would otherwise leave traces on a real computer."""
+    """Allow ``UNHURRIED_SECONDS`` for closing resources that would otherwise leave traces on a real computer."""
     with _ending.calm:
         _ending.unhurried += 1
     try:
@@ -149,7 +150,7 @@ def unhurried() -> Iterator[None]:
 
 
 def watch_terminal(descriptors: tuple[int, ...] = (1,)) -> None:
-    """Watch the terminal. From now on its loss ends the command like SIGHUP, even if no signal is sent.
+    """Watch the terminal. From now on, its loss ends the command the way SIGHUP does, even if no signal is sent.
 
     A session's leader, such as make, may catch SIGHUP and wait for its child, and without a controlling terminal no
     process receives SIGHUP. An app, which is useless without its terminal, ends even if SIGHUP is ignored. With several
@@ -179,7 +180,7 @@ def _watch(poll: select.poll) -> None:
 
 
 def _recorder() -> int:
-    """Return the process ID of script(1), which blocks SIGHUP and outlives its terminal; 0 if there is none."""
+    """Return the process ID of script(1), which blocks SIGHUP and outlives its terminal, or 0 if it does not run."""
     with suppress(OSError, IndexError, ValueError):
         parent = int(_read(f"/proc/{os.getsid(0)}/stat").rpartition(")")[2].split()[1])
         return parent if _read(f"/proc/{parent}/comm").strip() == "script" else 0
@@ -198,7 +199,7 @@ def _read(path: str) -> str:
 
 
 def terminal_is_lost() -> None:
-    """End the command like SIGHUP, from any thread. A second call has no further effect."""
+    """End the command the way SIGHUP does, from any thread. A second call has no further effect."""
     if signal.SIGHUP in _ending.handled:
         # The signal interrupts the main thread, wherever it waits. If that thread does not react, the deadline applies.
         _ending.start_deadline(_ending.seconds[signal.SIGHUP], 128 + signal.SIGHUP)
@@ -208,7 +209,7 @@ def terminal_is_lost() -> None:
 
 
 def nothing_is_open() -> None:
-    """Make signals end the process immediately until ``close_in_order`` runs, because imports may lose an exception."""
+    """Make signals end the process immediately until ``close_in_order`` runs, as imports may lose an exception."""
     _ending.is_anything_open = False
 
 
@@ -218,14 +219,14 @@ def close_in_order() -> None:
 
 
 def ignore() -> None:
-    """Ignore signals after all work and output, because the interpreter restores default handlers before it exits."""
+    """Ignore signals once all work is done, because the interpreter restores default handlers before it exits."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore the handlers after code that sets its own (asyncio would restore Python's handlers instead)."""
+    """Restore the handlers after code that sets its own. asyncio would restore Python's handlers instead."""
     before = [(number, signal.getsignal(number)) for number in ENDING]
     try:
         yield

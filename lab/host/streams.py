@@ -1,4 +1,4 @@
-"""Standard input, output and error, and the user's terminal in raw mode.
+"""Guard standard input, output and error, and use the user's terminal in raw mode.
 
 This module guarantees that all three streams are open, so that no other file gets their descriptors. A stream that
 cannot be written to ends the command with a message, or silently if no user could read a message. A terminal that is
@@ -35,7 +35,7 @@ class _Guarded(io.FileIO):
         super().__init__(descriptor, "wb", closefd=False)
 
     def write(self, data: object) -> int:
-        """Write data. Errors of stdout raise BrokenPipeError or BrokenOutput; a broken stderr cannot be reported."""
+        """Write data. Errors of stdout raise BrokenPipeError or BrokenOutput. A broken stderr cannot be reported."""
         while True:
             try:
                 written = super().write(data)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ class _Guarded(io.FileIO):
 
 def _lost(error: OSError) -> BrokenOutput:
     is_closed = error.errno == errno.EBADF
-    otherwise = "it is closed; send it to a file, a pipe or /dev/null" if is_closed else "check where it is sent"
+    otherwise = "it is closed; redirect it to a file or /dev/null" if is_closed else "check where it goes"
     return BrokenOutput(f"standard output cannot be written: {error.strerror}", hint=advice(error, otherwise))
 
 
@@ -71,8 +71,8 @@ def finish() -> None:
 def prepare() -> None:
     """Open closed streams as /dev/null at the start of a process, the way ``</dev/null 2>/dev/null`` would.
 
-    Only a closed standard output is opened read-only. Printing then fails, as in coreutils, because a caller may be
-    waiting for the output.
+    Only a closed standard output is opened read-only. Printing to it then fails, as it does in coreutils, because a
+    caller may be waiting for the output.
     """
     for descriptor in range(3):
         try:

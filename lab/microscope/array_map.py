@@ -2,9 +2,9 @@
 
 The geometry is read from sysfs (Documentation/admin-guide/md.rst), never from the arguments with which the array was
 created. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show and chunk_size_show in
-drivers/md/md.c). Members are read while writes are suspended, bypassing the page cache. Sectors of a member are counted
-from the start of its device. The sources for areas are struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h),
-super_90_load() and super_1_load() in drivers/md/md.c, and md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
+drivers/md/md.c). Members are read with direct I/O while writes are suspended. Sectors of a member are counted from the
+start of its device. The sources on areas are struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h), super_90_load()
+and super_1_load() in drivers/md/md.c, and md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PARITY = ("raid4", "raid5", "raid6")
 
 @dataclass(frozen=True, slots=True)
 class MappedMember:
-    """One member of an array; sectors are counted from the start of its device."""
+    """One member of an array. Sectors are counted from the start of the member's device."""
 
     name: str
     """The lab's name for the disk, or the device if it has none."""
@@ -68,21 +68,21 @@ class MappedMember:
     slot: int | None
     flags: frozenset[str]
     offset: int
-    """The first sector of its data."""
+    """The first sector of the member's data."""
     new_offset: int
-    """The first sector of its data after the reshape."""
+    """The first sector of the member's data after the reshape."""
     data_sectors: int
     device_sectors: int
     recovery_start: int | None
-    """The end of the part that has been rebuilt, in sectors of data, or None if all of it is current."""
+    """The end of the part that has been rebuilt, in sectors of data, or None if all data are current."""
     ppl: tuple[int, int]
-    """The first sector and the length of its partial parity log, or (0, 0) if it has none."""
+    """The first sector and the length of the member's partial parity log, or (0, 0) if it has none."""
     bad_blocks: tuple[tuple[int, int], ...]
     """The first sector and the length of each range on md's bad-block list."""
 
     @property
     def is_working(self) -> bool:
-        """Whether md reads from it, at least in part."""
+        """Whether md reads from the member, at least from a part of it."""
         return self.slot is not None and "faulty" not in self.flags
 
     @property
@@ -90,7 +90,7 @@ class MappedMember:
         return "replacement" in self.flags
 
     def has_data_at(self, sector: int) -> bool:
-        """Whether this sector of its data is current, and not one that a rebuild has yet to reach."""
+        """Whether this sector of the member's data is current, and not one that a rebuild has yet to reach."""
         return self.is_working and (self.recovery_start is None or sector < self.recovery_start)
 
     def is_bad(self, device_sector: int, sectors: int = 1) -> bool:
@@ -104,7 +104,7 @@ class MappedBitmap:
     """An internal write-intent bitmap."""
 
     offset: int
-    """The distance from the superblock in sectors; negative if the bitmap lies before it."""
+    """The distance from the superblock in sectors, which is negative if the bitmap lies before it."""
     space: int
     """The number of sectors reserved for the bitmap, or 0 if unknown."""
     chunk_bytes: int
@@ -116,8 +116,7 @@ class Reshaping:
 
     before: ArrayGeometry
     position: int
-    """The end, as md has recorded it, of the part with the new geometry; its beginning if the reshape runs backwards.
-    """
+    """Where, as md has recorded it, the part with the new geometry ends or, if the reshape runs backwards, begins."""
     is_backwards: bool
     is_moving: bool
     """Whether the reshape is running, so that ``position`` is only the last one that md recorded."""
@@ -143,7 +142,7 @@ class MappedArray:
     reshaping: Reshaping | None
     bitmap: MappedBitmap | None
     files: Mapping[str, str]
-    """The content of the array's sysfs files by name; empty for a file that does not exist."""
+    """The content of the array's sysfs files by name, which is empty for a file that does not exist."""
 
     @property
     def layout_word(self) -> str:
@@ -170,7 +169,7 @@ class MappedArray:
         return SyncAction.RECOVER.noun if action == SyncAction.RECOVER else action
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
-        """Return the members in this slot; there are two during a replacement."""
+        """Return the members in this slot. There are two during a replacement."""
         found = [member for member in self.members if member.slot == slot and member.is_working]
         return tuple(sorted(found, key=lambda member: member.is_replacement))
 
@@ -321,7 +320,7 @@ class BytesRead:
 
     data: bytes
     failure: str = ""
-    """The system's message if the range could not be read, in which case ``data`` are zeros."""
+    """The system's message if the range could not be read. In that case, ``data`` are zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +341,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """Return the writes to suspend while members are read, or None and the reason. md's own cannot be suspended."""
+    """Return the writes to suspend while members are read, or None and why they cannot be. md's own never can."""
     if shape.reshaping:
         return None, "a reshape is running, during which md itself writes"
     if shape.is_syncing:
@@ -361,7 +360,7 @@ def read_moment(
     array: str = "",
     hold: tuple[str, int, int] | None = None,
 ) -> Moment:
-    """Read all ranges, at most MOST_BYTES in total. ``array`` is flushed first; ``hold`` comes from ``hold_of``.
+    """Read all ranges, at most MOST_BYTES in total, after ``array`` is flushed. ``hold`` comes from ``hold_of``.
 
     Raises LabError if the program fails or its answer is damaged.
     """
@@ -445,7 +444,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
     if start is not None:
         length = SUPERBLOCK_SECTORS
         if len(superblock) >= _FIXED_BYTES and struct.unpack_from("<II", superblock) == (_MAGIC, 1):
-            # The superblock has 256 bytes, and two more for the role of each device.
+            # The superblock has 256 bytes, plus two bytes for the role of each device.
             (devices,) = struct.unpack_from("<I", superblock, 220)
             length = min(-(-(_FIXED_BYTES + 2 * devices) // SECTOR_BYTES), SUPERBLOCK_SECTORS)
             log_sectors, log_offset = struct.unpack_from("<Hi", superblock, 186)
@@ -453,7 +452,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
                 found.append(MemberArea(AreaKind.BAD_BLOCKS, start + log_offset, log_sectors))
         found.append(MemberArea(AreaKind.SUPERBLOCK, start, length))
         if shape.bitmap:
-            # The sum of sb_start and offset, as in write_sb_page in drivers/md/md-bitmap.c.
+            # This is the sum of sb_start and offset, as in write_sb_page in drivers/md/md-bitmap.c.
             found.append(MemberArea(AreaKind.BITMAP, start + shape.bitmap.offset, _bitmap_sectors(shape)))
     if member.ppl[1]:
         found.append(MemberArea(AreaKind.PPL, *member.ppl))
@@ -464,7 +463,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
 
 
 def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
-    """Return the first sector and the end of the data; during a reshape, those of both geometries together."""
+    """Return the first sector and the end of the data. During a reshape, they cover both geometries."""
     offsets = (member.offset, member.new_offset) if shape.reshaping else (member.offset,)
     used = getattr(shape.geometry, "member_sectors", member.data_sectors)
     if "journal" in member.flags:
@@ -473,7 +472,7 @@ def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
 
 
 def _bitmap_sectors(shape: MappedArray) -> int:
-    """Return the bitmap's size: a header of 256 bytes and a bit for each bitmap chunk, rounded up to whole pages."""
+    """Return the bitmap's size: a header of 256 bytes, and a bit for each bitmap chunk, in whole pages."""
     assert shape.bitmap is not None
     covered = getattr(shape.geometry, "member_sectors", 0) * SECTOR_BYTES
     bits = -(-covered // shape.bitmap.chunk_bytes) if shape.bitmap.chunk_bytes else 0
@@ -517,15 +516,15 @@ class LocatedBlock:
     sector: int
     block: int
     chunk: int | None
-    """None for levels without chunks."""
+    """The number of the chunk, or None for levels without chunks."""
     stripe: int | None
     chunk_offset_bytes: int
     """The offset from the beginning of the chunk or, on a mirror, of the unit that md compares."""
     places: tuple[LocatedPlace, ...]
-    """The places of the data, followed by those of copies."""
+    """The places that hold the data, followed by those of copies."""
     parities: tuple[LocatedPlace, ...]
     shape: str = ""
-    """The geometry that applies during a reshape, ``before`` or ``new``; empty if there is no reshape."""
+    """The geometry that applies during a reshape, ``before`` or ``new``, or an empty string without a reshape."""
     doubt: str = ""
     """Why the answer may be out of date, or an empty string if it is certain."""
 
@@ -557,7 +556,7 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
 
 
 def _doubt(shape: MappedArray, *, is_before: bool) -> str:
-    """Say why the location may be out of date: only md knows what it has moved since it last recorded its position."""
+    """Say why the location may be out of date. Only md knows what it has moved since it last recorded its position."""
     if not is_before or shape.reshaping is None or not shape.reshaping.is_moving:
         return ""
     return (
@@ -654,7 +653,7 @@ def on_member(
 
 
 def _is_current(shape: MappedArray, sectors: Sequence[int], *, is_before: bool) -> bool:
-    """Whether this geometry applies to the sectors. Old parity remains valid until all of its data have been moved."""
+    """Whether this geometry applies to the sectors. Old parity stays valid until all data that it covers are moved."""
     inside = [sector for sector in sectors if sector < shape.size_sectors]
     if shape.reshaping is None or not inside:
         return bool(inside)
@@ -708,7 +707,7 @@ class LocatedExtent:
 
 @dataclass(frozen=True, slots=True)
 class LocatedFile:
-    """The extents of a file in the order of its data; holes are left out."""
+    """The extents of a file in the order of its data. Holes are left out."""
 
     path: str
     size_bytes: int
@@ -745,7 +744,7 @@ def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
     """Yield the file's path on the machine. An unmounted file system is mounted read-only, and unmounted afterwards."""
     array = session.array(name)
     places, own = array.mounted_on, filesystem.mount_point(array.device)
-    # The path may be below a mount point of the lab whose mount ended with an earlier command.
+    # The path may be below a mount point of the lab at which nothing has been mounted since an earlier command ended.
     inside = path.removeprefix(f"{own}/") if not places else path
     if inside.startswith("/") or places:
         yield inside if inside.startswith("/") else posixpath.join(places[0], inside)

@@ -1,9 +1,9 @@
-"""Locates a file on the device below its file system (FIEMAP). It runs in the agent and uses the standard library only.
+"""Locates a file on the device below its file system (FIEMAP). It runs in the agent, on the standard library only.
 
     PATH
 
-The result is JSON: ``device`` is the number of the device (``9:0``), ``bytes`` the size of the file, and ``extents``
-lists for each extent its first byte in the file, its first byte on the device, its length in bytes, and its flags.
+The result is JSON. ``device`` is the number of the device (``9:0``), ``bytes`` is the size of the file, and ``extents``
+lists the first byte of each extent in the file, its first byte on the device, its length in bytes, and its flags.
 Cached writes are flushed first. Sources: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 """
 

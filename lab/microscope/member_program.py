@@ -1,14 +1,14 @@
-"""Reads a snapshot of members, bypassing the page cache. It runs in the agent and uses only the standard library.
+"""Reads a snapshot of members with direct I/O. It runs in the agent, on the standard library only.
 
     {"array": node or "", "hold": [folder, first, end] or null, "places": [[node, offset, length], ...]}
 
 ``array`` is flushed first, so that md has received all writes. ``hold`` contains the array's md folder and the range of
-sectors to which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); writes are
+sectors to which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst). Writes are
 always resumed afterwards. Offsets and lengths are in bytes, and are multiples of 512.
 
-The result is JSON: ``data`` is the content of all places in sequence, compressed, in base64, with zeros for places that
-could not be read; ``failed`` maps the index of each of these to the system's message; ``held`` says whether writes were
-suspended, and ``why_not`` why they were not.
+The result is JSON. ``data`` is the content of all places in sequence, compressed and in base64, with zeros for places
+that could not be read. ``failed`` maps the index of each such place to the system's message. ``held`` says whether
+writes were suspended, and ``why_not`` says why not.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:
 
 
 def let_writes_wait(folder: str, first: int, end: int) -> str:
-    """Suspend writes to these sectors, and return the error message, which is empty if this succeeds."""
+    """Suspend writes to these sectors. Return an error message, or an empty string if this succeeds."""
     try:
         write_sysfs(f"{folder}/suspend_lo", str(first))
         write_sysfs(f"{folder}/suspend_hi", str(end))
@@ -86,10 +86,10 @@ def let_writes_wait(folder: str, first: int, end: int) -> str:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run the program with these arguments; see the module's docstring."""
+    """Run the program with these arguments (see the module's docstring)."""
     request: dict[str, Any] = json.loads(arguments[0])
     if request["array"]:
-        # An array that has lost too many members cannot be flushed, and its cached data reach no member.
+        # An array that has lost too many members cannot be flushed, and its cached data will not reach any member.
         with contextlib.suppress(OSError):
             flush(request["array"])
     hold: list[Any] | None = request["hold"]

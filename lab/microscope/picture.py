@@ -1,4 +1,4 @@
-"""Reads one stripe and evaluates it: stored and computed parity, copies, the wrong member, and what md would do.
+"""Read one stripe and compare its parity or copies, to find out which member is wrong and what md would do.
 
 md's procedures are handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in
 drivers/md/raid1.c and sync_request_write() in drivers/md/raid10.c.
@@ -102,13 +102,13 @@ class StripeComparison:
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
     blamed: Blamed | None
-    """The wrong chunk, or None if no chunk is wrong or it cannot be determined which one is."""
+    """The wrong chunk, or None if no chunk is wrong or the wrong one cannot be determined."""
     why_unknown: str
     """Why the wrong chunk of an inconsistent stripe cannot be determined."""
     mismatch_sectors: int
     """The number that a check would add to md/mismatch_cnt for these bytes."""
     repaired: Mapping[tuple[int, int], bytes]
-    """What a repair would write: the complete new content of each chunk, by slot and sector."""
+    """What a repair would write, as the complete new content of each chunk, by slot and sector."""
 
 
 def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeComparison:
@@ -122,7 +122,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
         return StripeComparison(StripeVerdict.UNKNOWN, tuple(cells), None, "", 0, {})
     parity = parities_of(row, data, length)
     lost_data = [slot for slot in row.data_slots if slot not in held]
-    # Missing data are computed from P, or from Q if P is missing too. A parity that is used for this cannot be checked.
+    # Missing data are computed from P, or from Q if P is missing too. The parity used for this cannot be checked.
     used = [slot for slot in parity if slot in held][: len(lost_data)]
     is_enough = len(by_slot) - len(held) < len(parity)
     checked = [slot for slot in parity if slot in held and slot not in used] if is_enough else []
@@ -188,7 +188,7 @@ def _blame_parity(
         elif place not in bad[p]:
             named[q] += 1
         else:
-            # If one part is wrong by e, P differs by e and Q by 2**power times e.
+            # If one part is wrong by e, P differs by e, and Q differs by 2**power times e.
             p_power, q_power = (LOGARITHMS[stored[slot][place] ^ parity[slot][place]] for slot in (p, q))
             named[by_power.get((q_power - p_power) % ORDER)] += 1
     if len(named) != 1 or None in named:
@@ -233,7 +233,7 @@ def compare_copies(cells: Sequence[SeenCell], unit_sectors: int) -> StripeCompar
 
 
 def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
-    """Find the one copy that differs from all others, if these agree. md itself takes no such majority vote."""
+    """Find the one copy that differs from all others, if the others agree. md itself takes no such majority vote."""
     if len(copies) < 3:
         return None, "two copies without a third show only that they differ"
     counted = Counter(seen.data for seen in copies)
@@ -249,7 +249,7 @@ def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class StripePicture:
-    """One stripe, of which ``length_bytes`` of each chunk are compared, from ``skip_bytes`` on."""
+    """One stripe. Of each chunk, ``length_bytes`` are compared, from ``skip_bytes`` on."""
 
     shape: MappedArray
     geometry: ArrayGeometry
@@ -273,7 +273,7 @@ class StripePicture:
 
     @property
     def awaits_resync(self) -> bool:
-        """Whether md has yet to sync this stripe, in the first resync or in one after an unclean stop."""
+        """Whether md has yet to sync this stripe, in the first resync or in a resync after an unclean stop."""
         start = self.shape.files["resync_start"]
         # resync_start is a sector of the array in RAID 10, and a sector of the members in all other levels.
         place = self.stripe.first_sector if self.shape.level == "raid10" else self.stripe.cells[0].sector
@@ -290,7 +290,7 @@ class StripePicture:
 def read_stripe(
     arrays: OpenArrays, name: str, number: int, *, skip_bytes: int = 0, length_bytes: int | None = None
 ) -> StripePicture:
-    """Read ``length_bytes`` of each chunk of a stripe from the members, from ``skip_bytes`` on, and evaluate them.
+    """Read ``length_bytes`` of each chunk of a stripe, from ``skip_bytes`` on, and evaluate what was read.
 
     By default ``length_bytes`` is the rest of the chunk, up to the maximum of one read. Raises ArrayError if there is
     no such stripe, or ``skip_bytes`` lies outside its chunks.
@@ -338,7 +338,7 @@ def read_stripe(
 
 
 def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap, bool]:
-    """Return the stripe with this number; during a reshape, in the geometry in which its data currently lie.
+    """Return the stripe with this number. During a reshape, its geometry is the one in which its data lie now.
 
     Raises ArrayError if there is no such stripe, or the reshape has split it.
     """
@@ -361,7 +361,7 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
 
 
 def _copies_elsewhere(geometry: ArrayGeometry, stripe: StripeMap) -> Iterator[StripeCell]:
-    """Yield copies of this stripe's chunks in the next or previous row (near copies on an odd number of members)."""
+    """Yield copies of this stripe's chunks in adjacent rows, where near copies on an odd number of members may lie."""
     there = {(cell.slot, cell.sector) for cell in stripe.cells}
     if isinstance(geometry, ParityGeometry):
         return
@@ -390,7 +390,7 @@ def _holders(
 
 
 _FEWEST_STRIPES, _MANY_STRIPES = 17, 256
-"""The minimum that md accepts for stripe_cache_size, and a size at which new stripes replace all remaining old ones."""
+"""The minimum that md accepts for stripe_cache_size, and a size at which new stripes replace all old ones."""
 
 
 def parse_place(text: str) -> tuple[str, int]:
@@ -402,8 +402,8 @@ def parse_place(text: str) -> tuple[str, int]:
 def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
     """Return a plan that inverts all bits of one byte of the stripe, on the member ``device``.
 
-    ``byte`` counts from the beginning of the member's part of the stripe: its chunk, or its chunks in sequence. Raises
-    ArrayError if the byte lies outside this part, or the picture does not contain it.
+    ``byte`` counts from the beginning of the member's part of the stripe, which is its chunk, or its chunks in
+    sequence. Raises ArrayError if the byte lies outside this part, or if the picture does not contain the byte.
     """
     shape = picture.shape
     member = shape.member(device)
@@ -438,7 +438,7 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
 
 
 def _put(device: str, place: int, value: int) -> str:
-    # Octal, which the printf of every shell supports (POSIX, printf).
+    # The byte is in octal, which the printf of every shell supports (POSIX, printf).
     return f"printf '\\{value:03o}' | dd of={device} bs=1 seek={place} conv=notrunc,fsync status=none"
 
 
@@ -460,8 +460,8 @@ def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
 def bad_block(session: LabSession, name: str, disk: str, sector: int | None = None) -> Plan:
     """Return a plan that puts 4 KiB of a member on md's bad-block list.
 
-    They begin at ``sector`` of its device or, by default, in the middle of the known data. Raises ArrayError if the
-    disk holds no current data of the array, or the sector holds no data.
+    The bad block begins at ``sector`` of the member's device or, by default, in the middle of the known data. Raises
+    ArrayError if the disk holds no current data of the array, or if the sector holds no data.
     """
     array = session.array(name)
     status = array.status()
@@ -505,7 +505,7 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
 
 
 def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tuple[int, int]:
-    """Return the sectors of the array from the middle of the known data, or of a file's longest extent, to the end."""
+    """Return the array's sectors from the middle to the end of the known data or, in a file, of its longest extent."""
     start, length = mark.start_bytes, mark.length_bytes
     if not mark.is_raw:
         pieces = [each.extent for each in locate_file(session, shape.name, mark.path).extents if each.start]

@@ -1,9 +1,9 @@
-"""A small write of one block, which is predicted, performed and observed, and which a crash can interrupt.
+"""Predict, perform and observe a small write of one block, and show what a crash during the write can leave.
 
 For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
 determines additional reads if members are missing. md submits the writes of a stripe in descending order of slots
 (ops_run_io()), and those to mirrors starting with the first copy. When the power fails, any subset of the writes to
-members may have completed; the subsets that are prefixes in md's order are marked. Recovery with a partial parity log
+members may have completed. Subsets that are prefixes in md's order are marked. Recovery with a partial parity log
 follows ppl_recover_entry() in drivers/md/raid5-ppl.c.
 """
 
@@ -41,7 +41,8 @@ _DISABLED, _PREFERRED = 0, 2
 """
 
 _LOG_BYTES = 2 * BLOCK_BYTES
-"""The header and the partial parity, in one write before all others (ppl_submit_iounit in drivers/md/raid5-ppl.c)."""
+"""The header and the partial parity, which md writes together and first (ppl_submit_iounit in drivers/md/raid5-ppl.c).
+"""
 
 
 class WriteWay(StrEnum):
@@ -97,12 +98,13 @@ class SmallWrite:
     """The slots that are written, in the order in which md submits the writes."""
     ios: tuple[MemberIo, ...]
     modify_reads: int | None
-    """On parity levels, how many blocks read-modify-write would read, or None if it is not possible."""
+    """On parity levels, how many blocks a read-modify-write would read, or None if it is not possible."""
     reconstruct_reads: int | None
     reason: str
     further: tuple[str, ...]
     is_predicted: bool = True
-    """False if md defers the writes to members, which it does with a journal in write-back mode."""
+    """Whether the I/O can be predicted, which is impossible if md defers writes, as with a journal in write-back mode.
+    """
 
 
 _Counts = tuple[int | None, int | None]
@@ -197,9 +199,9 @@ def _ios(
     written: tuple[int, ...],
     sector: int,
 ) -> tuple[MemberIo, ...]:
-    """Return the I/O by slot. ``kinds`` maps each slot that is written to the kind of its chunk.
+    """Return the I/O by slot. ``kinds`` maps each slot to be written to the kind of its chunk.
 
-    A member that is being rebuilt and a replacement are written too, and are read where their data are current.
+    md also writes to a member that is being rebuilt and to a replacement, and reads them where their data are current.
     """
     found = []
     for slot in range(shape.geometry.raid_disks):
@@ -244,7 +246,7 @@ class ObservedIo:
     read_bytes: int
     written_bytes: int
     changed_sectors: tuple[int, ...]
-    """The sectors of the member's chunk whose content changed, counted from the beginning of its device."""
+    """The sectors of the member's chunk whose content changed, counted from the beginning of the member's device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,7 @@ class ObservedWrite:
 
 
 def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[SmallWrite, StripePicture]:
-    """Return the predicted write of a block, and the content of the stripe at that block.
+    """Return the predicted write of a block, and a picture of the stripe at that block.
 
     Raises ArrayError if ``small_write`` does.
     """
@@ -295,10 +297,10 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
 
 
 def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
-    """Return a plan that writes one block of a bare array, bypassing the page cache.
+    """Return a plan that writes one block of a bare array with direct I/O.
 
-    Steps before the write perform the I/O that would otherwise be counted with it. Raises ArrayError if ``new_content``
-    does.
+    The steps before the write do the I/O that would otherwise be counted with the write. Raises ArrayError if
+    ``new_content`` does.
     """
     shape = picture.shape
     device, block = array_device(shape.name), write.sector // BLOCK_SECTORS
@@ -365,7 +367,7 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
 
 
 def check_bare(session: LabSession, shape: MappedArray) -> None:
-    """Raises ArrayError if writing a block would damage data on the array, or if its I/O could not be counted."""
+    """Raise ArrayError if writing a block would damage data on the array, or if its I/O could not be counted."""
     mounted = session.array(shape.name).mounted_on
     holders = f"/sys/block/{shape.name}/holders"
     above = session.machine.list_dirs([holders])[holders]
@@ -397,7 +399,7 @@ def _changed(before: StripePicture, after: StripePicture, slot: int) -> tuple[in
 
 
 _MOST_SUBSETS = 4
-"""The largest number of writes for which all subsets are shown; for more writes, only the prefixes are."""
+"""The largest number of writes for which all subsets are shown. For more writes, only the prefixes are shown."""
 
 
 class CrashOutcome(StrEnum):
@@ -406,7 +408,7 @@ class CrashOutcome(StrEnum):
     OLD = "old"
     NEW = "new"
     EITHER = "old or new"
-    """The copies differ, so the result depends on the copy that is read, and may change from read to read."""
+    """The copies differ, so the result depends on which copy is read, and may change from read to read."""
     MIXED = "neither"
     """The block that was being written has content that was never written."""
     HOLE = "WRITE HOLE"
@@ -445,14 +447,14 @@ class CrashState:
     is_consistent: bool
     """Whether parity or copies are consistent, before a log is replayed."""
     reads: tuple[ReadAfter, ...]
-    """The results with all members first, then without each member, and for RAID 6 then without each pair."""
+    """The results with all members, then without each member and, for RAID 6, without each pair of members."""
 
     def without(self, *slots: int) -> ReadAfter:
         return next(read for read in self.reads if read.lost == tuple(sorted(slots)))
 
 
 def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState, ...]:
-    """Return all states that a crash can leave. ``picture`` contains only the part of each chunk at that block.
+    """Return all states that a crash can leave. ``picture`` contains only the part of each chunk at the block.
 
     Raises ArrayError if the content of the members is unknown.
     """
@@ -500,12 +502,12 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
 
 
 def _data_of(cells: Iterable[SeenCell]) -> dict[int, bytes]:
-    """Return the content of each chunk by slot, where it is known."""
+    """Return the content of each chunk by slot, without chunks whose content is unknown."""
     return {seen.cell.slot: seen.data for seen in cells if seen.data is not None}
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield all subsets by size, each prefix in md's order first; if there are many writes, yield only the prefixes."""
+    """Yield all subsets by size, with each prefix in md's order first, or only the prefixes of many writes."""
     for count in range(len(slots) + 1):
         beginning = slots[:count]
         yield beginning
@@ -520,8 +522,8 @@ def _new_parity(
     parity = parities_of(row, {**before, write.target_slots[0]: new}, len(new))
     if write.way is not WriteWay.READ_MODIFY:
         return parity
-    # Read-modify-write applies the difference to the stored parity, whether or not that is correct; reconstruct-write
-    # computes the parity anew.
+    # A read-modify-write applies the difference to the stored parity, whether or not that is correct. A
+    # reconstruct-write computes the parity anew.
     old = parities_of(row, before, len(new))
     return {slot: exclusive_or((parity[slot], old[slot], held[slot]), len(new)) for slot in parity if slot in held}
 
@@ -563,7 +565,7 @@ class _Parity:
     """The array's consistency policy."""
 
     def is_consistent(self, after: Mapping[int, bytes]) -> bool:
-        """Whether the parity matches the data or, if data are missing, whether those computed from it are correct."""
+        """Whether the parity matches the data or, if data are missing, whether what is computed for them is correct."""
         if not set(self.row.data_slots) <= set(after):
             return self.read(after, ()).outcome.is_right
         fitting = parities_of(self.row, {slot: after[slot] for slot in self.row.data_slots}, len(self.new))
@@ -615,7 +617,7 @@ def judged_words(picture: StripePicture) -> list[str]:
     if comparison.verdict is StripeVerdict.UNKNOWN:
         if level in ("raid0", "linear"):
             return [f"{level} has no redundancy, so there is nothing to compare."]
-        return ["Too many blocks are missing, so the remaining blocks cannot be verified."]
+        return ["Too many blocks are missing, so the remaining ones cannot be verified."]
     what = "Copies" if level in _COPIED else "Data and parity"
     if comparison.verdict is StripeVerdict.AGREES:
         return [f"{what} agree."]
@@ -659,7 +661,7 @@ def repair_words(picture: StripePicture) -> list[str]:
         if blamed is None:
             words.append("If the data are wrong, not the parity, that makes the wrong bytes permanent.")
         elif blamed.kind.is_parity:
-            words.append("Here that is right: the data are good.")
+            words.append("Here that is right, because the data are good.")
         else:
             words.append(
                 f"Here that is wrong: the data of {shape.name_of(blamed.slot)} are bad, and after the repair nothing "
@@ -742,5 +744,5 @@ _AFTERWARDS = {
     "resync": _BY_RESYNC,
     "bitmap": _BY_RESYNC,
     "ppl": "These reads come after md has replayed the partial parity log, which protects data not being written.",
-    "journal": "These reads come after md has replayed a journal with the whole write; without it all data are old.",
+    "journal": "These reads come after md has replayed a journal with the whole write. Without it, all data are old.",
 }
