@@ -1,1 +1,1 @@
-"""Arrays of unequal disks, with AdaptRaid5's arithmetic, an implementation with md and device mapper, and its study."""
+"""Arrays of unequal disks: AdaptRaid5's arithmetic, an implementation with md and device mapper, and its study."""

@@ -1,4 +1,4 @@
-"""``raidlab array capacity``: the capacity of disks of different sizes under each system."""
+"""``raidlab array capacity`` shows the capacity of disks of different sizes under each system."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lab.units import human_bytes
 
 def capacity(
     sizes: Annotated[
-        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; by default those of the free disks.")
+        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T. By default, the sizes of the free disks are used.")
     ] = None,
     *,
     reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,
     chunk: Annotated[str | None, Parameter(help="Such as 64K; default: 128K.")] = None,
 ) -> None:
-    """Show the capacity of disks of different sizes under each system; nothing is changed."""
+    """Show the capacity of disks of different sizes under each system, without changing anything."""
     from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, compare_systems, disks_of_sizes
 
     context, chunk_bytes = current(), None if chunk is None else parse_bytes(chunk, what="chunk")

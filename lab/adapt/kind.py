@@ -56,7 +56,7 @@ from lab.units import SECTOR_BYTES, counted, human_bytes
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The running parts of volumes on a machine: slices, md arrays on them, and mapped volumes."""
+    """The running parts of volumes on a machine, which are slices, md arrays on them, and mapped volumes."""
 
     slices: Mapping[tuple[str, int, int], str]
     """Kernel names of the slices, by (volume, disk, window)."""
@@ -75,7 +75,7 @@ class Stack:
 
 
 def read_stack(machine: Machine) -> Stack:
-    """Read the device-mapper devices of a machine; one round trip if there are none."""
+    """Read the device-mapper devices of a machine. This takes one round trip if there are none."""
     mapped = mapped_devices(machine)
     slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
     folders = {key: f"/sys/block/{kernel}" for key, kernel in slices.items()}
@@ -101,7 +101,7 @@ class FoundVolume(FoundArray):
     label: Label
     nodes: Mapping[int, str] = field(hash=False)
     former_nodes: Mapping[int, str] = field(hash=False)
-    """The nodes of failed disks that have not been replaced; they are attached but not used."""
+    """The nodes of failed disks that have not been replaced. These disks are attached but not used."""
 
     def start_plan(self, machine: Machine) -> Plan:
         taken = machine.list_dirs(["/sys/block"])["/sys/block"]
@@ -121,7 +121,7 @@ class FoundVolume(FoundArray):
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
     """Return the volumes that the labels describe.
 
-    If several startable volumes have the same name, only the one with the lowest UUID can be started.
+    If several volumes that could be started have the same name, only the one with the lowest UUID can be.
     """
     by_volume: dict[str, dict[str, Label]] = {}
     for node, label in labels.items():
@@ -183,7 +183,7 @@ def _refusal(label: Label, present: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowStatus:
-    """One array of a volume; ``array`` is None if the array is not running."""
+    """One array of a volume. ``array`` is None if the array is not running."""
 
     window: TierWindow
     array: ArrayStatus | None
@@ -202,7 +202,8 @@ class WindowStatus:
 class VolumeDisk:
     """One disk of a volume. ``windows`` are the windows with a slice on the disk.
 
-    The disk is in sync in the windows ``working``, in sync or being rebuilt in ``present``, and faulty in ``faulty``.
+    The disk is in sync in the windows in ``working``, in sync or being rebuilt in those in ``present``, and faulty in
+    those in ``faulty``.
     """
 
     number: int
@@ -246,7 +247,7 @@ def _disks(
             members[window] = next((each for each in array.members if each.device == device), None) if array else None
         yield VolumeDisk(
             number=number,
-            # The slices are correct even while a disk is being replaced.
+            # Unlike the labels, the slices are correct even while a disk is being replaced.
             node=stack.nodes.get((found.name, number)) or found.nodes.get(number) or found.former_nodes.get(number),
             size_bytes=needed_bytes(label, number),
             windows=own,
@@ -265,9 +266,9 @@ class VolumeSync:
     number: int
     """The number of the array that is being synchronised, counted from 1."""
     count: int
-    """The number of arrays that take part; in a rebuild, those with a slice on the disk."""
+    """The number of arrays that take part. In a rebuild, these are the arrays with a slice on the disk."""
     at_once: int
-    """The number of arrays in progress; initial resyncs run in parallel, other syncs one after another."""
+    """The number of arrays in progress. Initial resyncs run in parallel, whereas other syncs run one after another."""
     progress: SyncProgress
 
     @property
@@ -277,9 +278,9 @@ class VolumeSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeArray(ArrayStatus):
-    """The state of a running volume; ``degraded_count`` is the number of disks that are not fully in sync.
+    """The state of a running volume. ``degraded_count`` is the number of disks that are not fully in sync.
 
-    A member is *faulty* if it is present in none of its arrays, and in sync if it is in sync in all of them.
+    A member is *faulty* if it is not present in any of its arrays, and in sync if it is in sync in all of them.
     """
 
     unit: ClassVar[str] = "disk"
@@ -320,15 +321,15 @@ class VolumeArray(ArrayStatus):
 
     @property
     def windows_words(self) -> str:
-        """The state of the windows, either ``clean``, ``degraded``, or the extent of the data loss.
+        """The state of the windows, which is ``clean``, ``degraded``, or the extent of the data loss.
 
-        ``state_words`` counts disks that are not fully in sync, and names the sync.
+        ``state_words`` counts disks that are not fully in sync, and says which sync is running.
         """
         return self.loss_words or ("degraded" if self.has_degraded_window else "clean")
 
     @property
     def failures_survived(self) -> int:
-        """The number of further disk failures that the volume is certain to survive: 0 while degraded, else 1."""
+        """The number of further disk failures that the volume is certain to survive, 0 while degraded and else 1."""
         return int(not self.has_degraded_window and not self.lost)
 
     @property
@@ -399,7 +400,7 @@ class VolumeArray(ArrayStatus):
         return replace(self, windows=windows, sync=sync, sync_progress=sync.progress if sync else None)
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
-        """Keep showing the sync of ``before`` while md is briefly idle between two arrays of a rebuild or scrub."""
+        """Continue to show the sync of ``before`` while md is briefly idle between two arrays of a rebuild or scrub."""
         sync = before.sync if isinstance(before, type(self)) else None
         if sync is None or sync.is_last or not (sync.action in _SCRUBS or self.is_interrupted):
             return self
@@ -412,12 +413,12 @@ class VolumeArray(ArrayStatus):
 
     @property
     def sync_place(self) -> str:
-        """Which array is being synced, for example ``2 of 5``; empty if several are, or if there is only one."""
+        """Which array is being synced, such as ``2 of 5``. Empty if several are, or if the sync has only one."""
         sync = self.sync
         return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
-        """Choose the disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that fits."""
+        """Return the disk with an interrupted rebuild, or else ``chosen``, or else the smallest free disk that fits."""
         # Add one disk at a time, because a rebuild goes through the arrays one after another.
         if self.sync_action.is_busy or not self.is_degraded or self.lost:
             return None
@@ -499,7 +500,7 @@ _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
 
 
 def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeArray:
-    """Read the state of a volume; ``arrays`` are all md arrays. Raises ArrayError if the volume is not running."""
+    """Read the state of a volume from ``arrays``, all md arrays. Raises ArrayError if the volume is not running."""
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
@@ -549,7 +550,7 @@ def volume_of(
         bitmap_location=None,
         reshape_position_sectors=None,
         resync_start_sectors=next((each.resync_start_sectors for each in arrays if each.awaits_resync), None),
-        # A failed disk without a slice in any array is not a member; its slot is empty.
+        # A failed disk without a slice in any array is not a member, and its slot is empty.
         members=tuple(_member(disk) for disk in disks if disk.node and (disk.present or disk.faulty)),
         holders=(),
         uuid="".join(letter for letter in label.uuid if letter.isalnum()),
@@ -629,7 +630,7 @@ def _fraction(window: WindowStatus) -> float:
 
 
 class Volume(Array):
-    """A volume of unequal disks. Its plans include waiting for syncs, because its arrays share disks."""
+    """A volume of unequal disks. Its plans include waits for syncs, because its arrays share disks."""
 
     waits_itself = True
 
@@ -659,7 +660,7 @@ class Volume(Array):
         return read_volume(machine, self._known, self._stack, read_arrays(machine))
 
     def volume(self) -> VolumeArray:
-        """Return the state of the volume and its arrays. Raises ArrayError, with the reason, if it is not running."""
+        """Return the state of the volume and its arrays. Raises ArrayError with the reason if it is not running."""
         return cast(VolumeArray, self.status())
 
     def start(self, found: FoundArray, *, force: bool, nodes: tuple[str, ...]) -> Plan:
@@ -770,7 +771,7 @@ class Volume(Array):
                 f"{disk} has {human_bytes(size)}, but replacing the failed disk of {self.name} needs {needed}",
                 hint="use a larger disk; 'raidlab disks' shows the sizes",
             )
-        # Take the largest place that the disk fits, and leave the others for smaller disks.
+        # Use the largest place that the disk fits, and leave the others for smaller disks.
         return max(fitting, key=lambda each: each.size_bytes)
 
     def scrub(self, action: str = "check") -> Plan:
@@ -868,8 +869,8 @@ def _arrays(volume: VolumeArray, windows: Iterable[int]) -> dict[int, str]:
 
 
 def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
-    """Take assembled arrays out of read-auto first, because in that state md does not record failures."""
-    why = "An assembled array waits for its first write; from now on md records changes."
+    """Return steps that take assembled arrays out of read-auto, because md does not record failures in that state."""
+    why = "An assembled array waits for its first write. After this step, md records changes."
     first = (
         Step(("mdadm", "--readwrite", each.device), why, writes_devices=(each.device,))
         for each in volume.inner
@@ -879,7 +880,7 @@ def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, ste
 
 
 class AdaptKind(ArrayKind):
-    """AdaptRaid5, and the SHR-like layout of storage appliances with disks of several sizes."""
+    """The kind for AdaptRaid5, and for the SHR-like layout of storage appliances with disks of several sizes."""
 
     levels: ClassVar[tuple[str, ...]] = tuple(AdaptLevel)
     listed_as = "volumes"
@@ -940,7 +941,7 @@ class AdaptKind(ArrayKind):
         return {volume.uuid: volume.name for volume in found if volume.name in mapped}
 
     def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
-        # Volumes use slices; without any slice, the device mapper need not be queried.
+        # Volumes use slices, so without any slice there is no need to query the device mapper.
         if not any(member.device.startswith("/dev/dm-") for status in statuses for member in status.members):
             return statuses
         stack = read_stack(arrays.machine)

@@ -1,9 +1,9 @@
 """The label of a volume, stored on each of its disks, with the volume's parameters and the identity of the disk.
 
 Each disk has two copies, which are written alternately, so that an interrupted write leaves the previous label intact.
-A copy is valid only if its checksum is correct; of several valid copies, the one with the highest sequence number is
-used. The label contains the parameters from which the layout is computed and a checksum of that layout, so that a
-change in the computation is detected.
+A copy is valid only if its checksum is correct. Of several valid copies, the one with the highest sequence number is
+used. The label contains the parameters from which the layout is computed. It also contains a checksum of that layout,
+so that a change in the computation is detected.
 
 This module also defines the names of volumes, slices and inner arrays, and the device-mapper tables derived from a
 label (kernel: Documentation/admin-guide/device-mapper/linear.rst).
@@ -31,7 +31,7 @@ from lab.units import KIB, MIB, SECTOR_BYTES
 _VOLUME = re.compile(r"adapt(?:0|[1-9]\d?)")
 _SLICE = re.compile(r"(adapt\d+)-d(\d+)w(\d+)")
 FIRST_INNER_NUMBER = 100
-"""Arrays inside volumes are named md100 and up, so that md0 and up are free for the user's arrays."""
+"""The arrays inside volumes are called md100 and up, so that md0 and up are free for the user's arrays."""
 
 
 def names_volume(name: str) -> bool:
@@ -63,7 +63,7 @@ def parse_slice_name(text: str) -> tuple[str, int, int] | None:
 
 
 LABEL_OFFSET_BYTES = 4 * KIB
-"""The offset of md's 1.2 superblock, so creating an array on the whole disk overwrites the label."""
+"""The offset of md's 1.2 superblock. Creating an array on the whole disk therefore overwrites the label."""
 LABEL_BYTES = 8 * KIB
 LABEL_COPIES = 2
 LABEL_AREA_BYTES = LABEL_OFFSET_BYTES + LABEL_COPIES * LABEL_BYTES
@@ -76,7 +76,7 @@ class VolumeStage(StrEnum):
     """The stage of a volume's creation."""
 
     CREATING = "creating"
-    """Some of its arrays may not exist yet; there are no data."""
+    """Some of the volume's arrays may not exist yet, and there are no data."""
     READY = "ready"
 
 
@@ -109,7 +109,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     own_uuid: str = ""
 
     def window_uuid(self, number: int) -> str:
-        """Return the UUID of a window's md array, unique to volume and window, so that md never mixes up slices."""
+        """Return the UUID of a window's md array, unique to volume and window so that md never mixes up slices."""
         return uuid_from(f"{self.uuid} window {number}")
 
     def disk_of(self, own_uuid: str) -> int | None:
@@ -201,7 +201,7 @@ def layout_of(label: Label) -> VolumeLayout:
 
 
 def slice_table(label: Label, disk: int, window: int, node: str) -> str:
-    """Return the table of one slice, which maps its header and then its pieces to the disk at ``node``."""
+    """Return the table of one slice. It maps the slice's header, and then its pieces, to the disk at ``node``."""
     layout = layout_of(label)
     own = [each.number for each in layout.composition.windows_on(disk)]
     chunk, header = label.chunk_bytes // SECTOR_BYTES, label.slice_header_bytes // SECTOR_BYTES
@@ -221,23 +221,23 @@ def slices_on(label: Label, disk: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SliceTables:
-    """Slices that one call of dmsetup creates, either several in the concise format or one with a plain table."""
+    """Slices that one call of dmsetup creates. There are several in the concise format, or one with a plain table."""
 
     names: tuple[str, ...]
     uuid: str
-    """UUID of the slice with a plain table; in the concise format, each line has its own."""
+    """UUID of the slice with a plain table. In the concise format, each line contains a UUID."""
     text: str
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments after ``dmsetup create``; ``text`` is its standard input (dmsetup(8))."""
+        """The arguments after ``dmsetup create``. Its standard input is ``text`` (dmsetup(8))."""
         return (self.names[0], "--uuid", self.uuid) if self.uuid else ("--concise",)
 
 
 def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, ...]:
     """Return the tables of all slices of some disks.
 
-    dmsetup (2.03.16) reads at most 64 KiB of the concise format and ignores the rest; plain tables have no such limit.
+    dmsetup (2.03.16) reads at most 64 KiB of the concise format and ignores the rest. Plain tables have no such limit.
     """
     alone: list[SliceTables] = []
     groups: list[dict[str, str]] = [{}]
@@ -257,7 +257,7 @@ def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, .
 
 
 def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
-    """Return the table of the volume; ``arrays`` maps its windows to md names."""
+    """Return the table of the volume. ``arrays`` maps its windows to md names."""
     chunk = label.chunk_bytes // SECTOR_BYTES
     devices = {window: array_device(name) for window, name in arrays.items()}
     return "".join(

@@ -1,7 +1,7 @@
 """The layout of an array of unequal disks.
 
 A tier is a range of rows on the disks that are large enough for it. A window is an md array over equal slices of some
-disks of a tier. Segments define the order in which the volume uses the windows; on each disk, the placement puts parts
+disks of a tier. Segments define the order in which the volume uses the windows. On each disk, the placement puts parts
 of slices that are used together next to each other.
 
 Capacities of unequal disks are in data blocks, without metadata and without rounding to whole slices.
@@ -29,7 +29,9 @@ class AdaptLevel(StrEnum):
 
 
 EQUAL_WITHIN = 0.01
-"""Relative difference up to which disk sizes count as equal; drives of the same nominal size can differ slightly."""
+"""Relative difference up to which disk sizes count as equal, because drives of the same nominal size can differ
+slightly.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
 
 
 def data_width(active: int, reference: int) -> int:
-    """Return the data blocks of a stripe on ``active`` disks, the largest divisor of ``reference`` below ``active``.
+    """Return how many data blocks a stripe on ``active`` disks has: ``reference``'s largest divisor below ``active``.
 
     An aligned write of ``reference`` blocks then consists of whole stripes in every tier, so no parity update reads
     anything. Returns 0 if no stripe is possible.
@@ -61,7 +63,7 @@ def data_width(active: int, reference: int) -> int:
 
 
 def reference_blocks(reference: int | None, disk_count: int) -> int:
-    """Return the number of data blocks in the reference stripe; if ``reference`` is None, in a stripe over all disks.
+    """Return the number of data blocks in the reference stripe, which spans all disks if ``reference`` is None.
 
     Raises SpecError if a stripe over all disks cannot have that many.
     """
@@ -78,14 +80,14 @@ def reference_blocks(reference: int | None, disk_count: int) -> int:
 def usable_lines(capacities: Sequence[int], utilisation: Sequence[float | Fraction] | None = None) -> tuple[int, ...]:
     """Return the number of lines that each disk contributes.
 
-    ``utilisation`` is the share of each disk that is used, relative to the others: above 0, at most 1, and exactly 1
-    for the largest share. By default all disks are used in full, which gives the largest capacity. Raises SpecError if
-    factors are invalid.
+    ``utilisation`` is the share of each disk that is used, relative to the other disks. It is above 0 and at most 1,
+    and the largest share is exactly 1. By default, all disks are used in full, which gives the largest capacity. Raises
+    SpecError if factors are invalid.
     """
     if utilisation is None:
         return tuple(capacities)
     factors = check_utilisation(utilisation, len(capacities))
-    # The disk that is full first limits the repetitions of the pattern.
+    # The disk that is full first limits how often the pattern repeats.
     scale = min(Fraction(capacity) / factor for capacity, factor in zip(capacities, factors, strict=True))
     return tuple(int(scale * factor) for factor in factors)
 
@@ -96,7 +98,7 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
         raise SpecError(
             f"{len(utilisation)} utilisation factors for {disk_count} disks", hint="write one for each disk, in order"
         )
-    # Check before converting: Fraction raises an error for NaN.
+    # Check before converting, because Fraction raises an error for NaN.
     if any(not 0 < each <= 1 for each in utilisation) or max(utilisation) != 1:
         raise SpecError(
             "utilisation factors must be above 0 and at most 1, and the largest must be 1",
@@ -106,7 +108,7 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
 
 
 def level_out(lines: Sequence[int]) -> tuple[int, ...]:
-    """Treat nearly equal disks as equal, by using each up to the smallest size within ``EQUAL_WITHIN``."""
+    """Treat nearly equal disks as equal by using each only up to the smallest size within ``EQUAL_WITHIN``."""
     levelled: dict[int, int] = {}
     lowest = 0
     for own in sorted(set(lines)):
@@ -118,7 +120,7 @@ def level_out(lines: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TierWindow:
-    """One md RAID 5 on ``disks``, in slot order, each of which has a slice of ``lines`` lines."""
+    """One md RAID 5. ``disks`` are in slot order, and each has a slice of ``lines`` lines."""
 
     number: int
     tier: int
@@ -147,7 +149,7 @@ class Composition:
     def of(
         cls, lines: Sequence[int], reference: int | None = None, rule: AdaptLevel = AdaptLevel.ADAPT5
     ) -> Composition:
-        """Compose the arrays for disks of ``lines`` lines. Raises SpecError if they cannot hold ``reference``."""
+        """Compose the arrays for disks of ``lines`` lines. Raises SpecError if ``reference`` does not fit on them."""
         wide = reference_blocks(reference, len(lines))
         windows: list[TierWindow] = []
         for number, tier in enumerate(tiers(lines)):
@@ -162,7 +164,7 @@ class Composition:
 
     @property
     def data_blocks(self) -> int:
-        """Data blocks of the volume; with interleaved tiers, only whole reference stripes of each tier."""
+        """Data blocks of the volume. With interleaved tiers, only whole reference stripes of each tier count."""
         totals = (sum(window.blocks for window in tier) for tier in self.by_tier)
         return sum(total - total % self.unit for total in totals)
 
@@ -179,7 +181,7 @@ class Composition:
         return max((len(self.windows_on(disk)) for disk in range(len(self.lines))), default=0)
 
     def lost_windows(self, failed: frozenset[int]) -> tuple[TierWindow, ...]:
-        """Return the arrays that lose data if these disks fail; a RAID 5 survives one missing member."""
+        """Return the arrays that lose data if these disks fail, which are those in which more than one member fails."""
         return tuple(window for window in self.windows if len(failed.intersection(window.disks)) > 1)
 
 
@@ -198,11 +200,11 @@ def _windows(tier: Tier, reference: int, rule: AdaptLevel) -> Iterator[tuple[tup
 
 
 COMFORTABLE_TARGETS = 65_536
-"""Limit for the length of a table; longer ones take more memory and time to load."""
+"""Limit for the length of a table, because longer tables take more memory, and more time to load."""
 
 
 class Segment(NamedTuple):
-    """``blocks`` data blocks from block ``start`` of the volume, mapped to ``window_start`` of a window."""
+    """A run of ``blocks`` data blocks from block ``start`` of the volume, mapped to ``window_start`` of a window."""
 
     start: int
     blocks: int
@@ -211,7 +213,7 @@ class Segment(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """``lines`` lines from line ``slice_start`` of a slice, mapped to line ``disk_start`` of the disk."""
+    """A run of ``lines`` lines from line ``slice_start`` of a slice, mapped to line ``disk_start`` of the disk."""
 
     slice_start: int
     lines: int
@@ -225,8 +227,8 @@ Placement = dict[tuple[int, int], tuple[Piece, ...]]
 def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
     """Return the segments of the volume, from its beginning to its end, in runs of ``stripes`` stripes.
 
-    With interleaved tiers, all tiers are used evenly, and the tier changes only between reference stripes; within a
-    tier, the windows alternate. With the SHR-like rule, tiers are concatenated.
+    With interleaved tiers, all tiers are used evenly, the tier changes only between reference stripes, and the windows
+    of a tier alternate. With the SHR-like rule, tiers are concatenated.
     """
     runs: Iterable[Run] = ((window.number, 0, window.blocks) for window in composition.windows)
     if composition.rule is not AdaptLevel.SHR:
@@ -244,7 +246,7 @@ def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
 
 
 def shortest_run(composition: Composition, limit: int = COMFORTABLE_TARGETS) -> int:
-    """Return the smallest length of a run, in stripes, with which a volume needs at most ``limit`` segments."""
+    """Return the smallest run length, in stripes, with which a volume needs at most ``limit`` segments."""
     if composition.rule is AdaptLevel.SHR:
         return 1
     longest = max((window.lines for window in composition.windows), default=1)
@@ -255,7 +257,7 @@ def shortest_run(composition: Composition, limit: int = COMFORTABLE_TARGETS) -> 
 
 
 def placement(composition: Composition, order: Sequence[Segment], piece_lines: int) -> Placement:
-    """Cut slices into pieces of ``piece_lines``, placed on each disk in the order in which the volume uses them."""
+    """Cut slices into pieces of ``piece_lines``, and place them on each disk in the order in which they are used."""
     free = [0] * len(composition.lines)
     placed = [0] * len(composition.windows)
     pieces: dict[tuple[int, int], list[Piece]] = {
@@ -291,11 +293,11 @@ def _append(pieces: list[Piece], piece: Piece) -> None:
 
 
 Run = tuple[int, int, int]
-"""(window, first block in it, number of blocks)."""
+"""The window, the first block in the window, and the number of blocks."""
 
 
 def _even(composition: Composition, stripes: int) -> Iterator[Run]:
-    """Repeatedly take a whole number of reference stripes from the tier with the smallest share used so far."""
+    """Yield runs of whole reference stripes, each from the tier of which the smallest share has been used so far."""
     queues, totals = [], []
     for windows in composition.by_tier:
         total = sum(window.blocks for window in windows)
@@ -335,7 +337,7 @@ def _in_turn(windows: Sequence[TierWindow], stripes: int, total: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class VolumeLayout:
-    """A composition with the order and placement of its parts, from which the device-mapper tables are computed."""
+    """A composition, and the order and placement of its parts. The device-mapper tables are computed from it."""
 
     composition: Composition
     run_stripes: int
@@ -360,14 +362,14 @@ class System(StrEnum):
     ADAPT5 = "adapt5"
     """A RAID 5 in each tier with a stripe width that divides the reference stripe, over rotating sets of disks."""
     SHR = "shr"
-    """A RAID 5 in each tier over all of its disks, concatenated: the result of partitions, mdadm and LVM."""
+    """A RAID 5 in each tier over all of its disks, concatenated, as with partitions, mdadm and LVM."""
 
 
 def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = None) -> Fraction:
-    """Return the capacity, in data blocks, of disks with these numbers of lines; 0 if the rule does not apply to them.
+    """Return the capacity, in data blocks, of disks with these numbers of lines, or 0 if the rule does not apply.
 
-    ``reference`` is the reference stripe of adapt5, by default the widest. Raises SpecError if these disks cannot hold
-    it.
+    ``reference`` is the reference stripe of adapt5, by default the widest. Raises SpecError if it does not fit on these
+    disks.
     """
     if rule is AdaptLevel.SHR:
         return Fraction(sum(tier.rows * (len(tier.disks) - 1) for tier in tiers(lines)))
@@ -381,14 +383,15 @@ def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = Non
 
 
 def best_reference(lines: Sequence[int]) -> int:
-    """Return the reference stripe with which adapt5 has the largest capacity; if there are several, the widest."""
+    """Return the reference stripe with which adapt5 has the largest capacity, or the widest if there are several."""
     return max(range(1, len(lines)), key=lambda reference: (capacity(AdaptLevel.ADAPT5, lines, reference), reference))
 
 
 def small_write_share(width: int, blocks: int) -> Fraction:
-    """Return the share of writes that cover a stripe of ``width`` data blocks only partly, so that md must read first.
+    """Return the share of writes that cover a stripe of ``width`` data blocks only in part, so that md reads first.
 
-    Each write has ``blocks`` blocks and is aligned to its size; its alignment to stripes repeats after ``width``.
+    Each write has ``blocks`` blocks and is aligned to its size. The alignment of writes to stripes repeats after
+    ``width``.
     """
     ends = (number * blocks for number in range(width))
     return Fraction(sum(bool(end % width or (end + blocks) % width) for end in ends), width)

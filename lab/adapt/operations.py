@@ -1,4 +1,4 @@
-"""Operations on volumes of unequal disks, as plans or steps with dmsetup and mdadm commands and label writes.
+"""Operations on volumes of unequal disks, as plans or steps that run dmsetup and mdadm, and write labels.
 
 ``arrays`` maps windows to md names, and ``nodes`` maps the numbers of disks to their nodes.
 """
@@ -39,15 +39,15 @@ from lab.units import MIB
 
 SYNC_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 CLEAN_AFTER_SECONDS = 5
-"""Time without writes after which md marks an inner array clean; md's default is 0.2 s."""
+"""Time without writes after which md marks an inner array clean. md's default is 0.2 s."""
 
-# Two lines of standard input per disk; dd pads the copy of the label with zeros.
+# Standard input has two lines per disk. dd pads the copy of the label with zeros.
 _WRITE_LABELS = (
     'at=$1; shift; for disk; do read -r head && read -r body && printf "%s\\n%s\\n" "$head" "$body" | '
     f'dd of="$disk" bs={LABEL_BYTES} count=1 seek="$at" oflag=seek_bytes iflag=fullblock '
     "conv=sync,fsync,notrunc status=none || exit 1; done"
 )
-# md is idle briefly before a sync begins, so wait until no member is missing. Stop waiting if the rebuild has been
+# md is idle for a moment before a sync begins, so wait until no member is missing. Stop waiting if the rebuild has been
 # interrupted or the array has lost another member.
 _WAIT_FOR_REBUILD = (
     'until [ "$(cat "$1/degraded")" = 0 ]; do [ "$(cat "$1/degraded")" = 1 ] && grep -q spare "$1"/dev-*/state || '
@@ -61,8 +61,8 @@ def create(
 ) -> Plan:
     """Create the volume that ``label`` describes.
 
-    The label is written first with the stage "creating" and last with the stage "ready", so that an interrupted
-    creation is recognised and the volume is refused.
+    The label is written first with the stage "creating" and last with the stage "ready". An interrupted creation is
+    recognised by the first stage, and the volume is refused.
     """
     ready = replace(label, sequence=label.sequence + 1, stage=VolumeStage.READY)
     steps = (
@@ -79,7 +79,7 @@ def create(
 
 
 def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) -> Plan:
-    """Start a volume from its disks, without the failed ones."""
+    """Start a volume from its disks, except for those that have failed."""
     working = {disk: node for disk, node in nodes.items() if not label.disks[disk].is_failed}
     steps = [*_cut(label, working)]
     for number, name in arrays.items():
@@ -103,7 +103,7 @@ def _mark_clean_later(arrays: Mapping[int, str]) -> Step:
 
 
 def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
-    """Stop a volume: remove the mapping, stop its arrays, and remove the slices of ``disks``."""
+    """Stop a volume. This removes its mapping, stops its arrays, and removes the slices of ``disks``."""
     device = volume_device(label.name)
     why = "After this nothing reads or writes the volume, so its arrays can be stopped."
     first = Step(("dmsetup", "remove", label.name), why, writes_devices=(device,))
@@ -129,7 +129,7 @@ def fail(
 ) -> Iterator[Step]:
     """Mark a disk faulty in all of ``arrays``, and mark it failed in the labels of the other disks.
 
-    ``breaking`` are the windows that lose data without this disk.
+    ``breaking`` lists the windows that lose data without this disk.
     """
     fatal = frozenset(breaking)
     for number, name in arrays.items():
@@ -154,7 +154,7 @@ def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Iterator[Step]
 def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Iterator[Step]:
     """Replace a failed disk with a blank one, and rebuild ``arrays`` onto it one after another.
 
-    md would rebuild all of them at the same time, since it does not know that their slices share a disk.
+    By itself, md would rebuild all arrays at the same time, because it does not know that their slices share a disk.
     """
     identity = replace(label.disks[disk], uuid=new_uuid(), is_failed=False)
     changed = _changed(label, disk, identity)
@@ -169,7 +169,7 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
 def rebuild(label: Label, disk: int, arrays: Mapping[int, str], present: Collection[int] = ()) -> Iterator[Step]:
     """Rebuild these windows on the slices of a disk, one after another.
 
-    The slices of ``present`` are already members of their arrays, and md continues their rebuild by itself.
+    The slices in ``present`` are already members of their arrays, and md continues their rebuild by itself.
     """
     for number, name in arrays.items():
         if number not in present:
@@ -183,7 +183,7 @@ def rebuild(label: Label, disk: int, arrays: Mapping[int, str], present: Collect
 
 
 def scrub(arrays: Mapping[int, str], action: str) -> Iterator[Step]:
-    """Check or repair all arrays one after another, since they share disks, or stop a running scrub."""
+    """Check or repair all arrays one after another, because they share disks, or stop a running scrub."""
     for name in arrays.values():
         yield from scrub_array(name, action).steps
         if action != "stop":

@@ -57,7 +57,7 @@ PLUGIN = Plugin(
         Command(
             "array capacity",
             _capacity,
-            "Show what disks of different sizes hold under each system; nothing is changed.",
+            "Show what disks of different sizes hold under each system, without changing anything.",
         ),
         AddedKind(
             _kind,

@@ -1,4 +1,4 @@
-"""A reading for lessons, which gives the capacity of disks of different sizes."""
+"""A reading for lessons that gives the capacity of disks of different sizes."""
 
 from __future__ import annotations
 

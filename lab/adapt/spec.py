@@ -43,17 +43,17 @@ from lab.plans import Plan
 from lab.units import KIB, MIB, human_bytes
 
 DEFAULT_CHUNK_BYTES = 128 * KIB
-"""The striping unit of the paper."""
+"""The striping unit in the paper."""
 
 SLICE_HEADER_BYTES = MIB
-"""Space for superblock, bad block log and bitmap of a slice; mdadm's own data offset for small members."""
+"""Space for superblock, bad block log and bitmap of a slice, which is mdadm's own data offset for small members."""
 
 MAXIMUM_DISKS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The size of the area before the data on each disk (label and slice headers), and the arrays."""
+    """The arrays, and the size of the area before the data on each disk (for label and slice headers)."""
 
     reserve_bytes: int
     composition: Composition
@@ -63,7 +63,7 @@ class Geometry:
 class VolumeSpec(Spec):
     """The specification of one volume, and how to create it.
 
-    If ``reference`` is None, the reference stripe spans all disks; if ``utilisation`` is None, all disks are used in
+    If ``reference`` is None, the reference stripe spans all disks. If ``utilisation`` is None, all disks are used in
     full. ``assume_clean`` skips the first resync, which is correct only for blank disks.
     """
 
@@ -197,7 +197,7 @@ def _problems(spec: VolumeSpec) -> Iterator[str]:
 
 
 _WORTH_A_WORD = 0.02
-"""Share of the volume's capacity that another reference stripe must gain before it is suggested."""
+"""Another reference stripe is suggested only if it gains this share of the volume's capacity."""
 
 
 def are_equal(disks: Sequence[LabDisk]) -> bool:
@@ -237,7 +237,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
 
 
 def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
-    """Return the best reference stripe and its gain in bytes; None if it is in use already, or if one was requested."""
+    """Return the best reference stripe and its gain in bytes, or None if it is used already or one was requested."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
     composition = spec.geometry().composition
@@ -249,7 +249,7 @@ def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
 
 
 def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow, ...]:
-    """Return the rows of slices of all tiers, beginning with the tier that spans all disks."""
+    """Return the rows of slices in all tiers, beginning with the tier that spans all disks."""
     rows = []
     for number in dict.fromkeys(window.tier for window in windows):
         tier = [window for window in windows if window.tier == number]
@@ -316,9 +316,9 @@ def _composed(system: System, title: str, composition: Composition, chunk_bytes:
 
 
 _LINES_APART = 4096
-"""Length of a slice, in lines, up to which each line is placed separately, as in the paper's pattern."""
+"""In slices of up to this many lines, each line is placed separately, as in the paper's pattern."""
 _PIECES = 768
-"""Number of pieces that a longer slice is cut into, so that data used together are within a hundredth of each disk."""
+"""A longer slice is cut into this many pieces, so that data used together are within a hundredth of each disk."""
 
 
 def new_label(spec: VolumeSpec) -> Label:

@@ -1,9 +1,9 @@
 """The claims C1 to C13 of the AdaptRaid study, with a verdict from the measurements.
 
-A claim holds if all of its comparisons are as claimed. Its p-value is the largest of theirs (an intersection-union
-test, Berger 1982, which needs no adjustment). A claim does not hold if any comparison contradicts it. Since the
-smallest of many p-values may be small by chance, these p-values are combined by Simes' method. The two verdicts exclude
-each other, and all measured claims are one family of tests (lab.results.statistics).
+A claim holds if all of its comparisons are as claimed. Its p-value is the largest among those of its comparisons (an
+intersection-union test, Berger 1982, which needs no adjustment). A claim does not hold if any comparison contradicts
+it. The p-values of contradictions are combined by Simes' method, because the smallest of many may be small by chance.
+The two verdicts exclude each other, and all measured claims are one family of tests (lab.results.statistics).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _ARRAY = re.compile(r"(raid5|onlyfast|adapt5)-k(\d)(?:-([sf])(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One array of the study, given by its system, its number of fast disks, and the use of the slow disks."""
+    """One array of the study, described by its system, its number of fast disks, and the use of its slow disks."""
 
     system: System
     fast: int
     slow_percent: int | None = None
-    """Utilisation of the slow disks relative to the fast ones in per cent; None for the full size."""
+    """Utilisation of the slow disks relative to the fast ones in per cent, or None for the full size."""
 
     @classmethod
     def of(cls, array: str) -> Configuration | None:
@@ -81,7 +81,7 @@ class Measurements:
         }
 
     def row(self, place: Configuration, workload: str, direction: str = "") -> Row | None:
-        """Return the repeats of a cell, or None. The workload's name implies the direction, except for traces."""
+        """Return the repeats of a cell, or None. Except for traces, the workload's name implies the direction."""
         way = direction or (READ if workload.startswith("r") else WRITE)
         return self._rows.get((place, workload, way))
 
@@ -93,11 +93,11 @@ class Measurements:
         return iops_of(row) if row else {}
 
     def ratio(self, above: Configuration, below: Configuration, workload: str) -> RatioTest | None:
-        """Compare the requests per second of two arrays as a ratio; None if they have no repeat in common."""
+        """Return the ratio of two arrays' requests per second, or None if they have no repeat in common."""
         return _paired(self._iops(above, workload), self._iops(below, workload))
 
     def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
-        """Compare the mean latencies of two arrays in the trace as a ratio; None if they have no repeat in common."""
+        """Return the ratio of two arrays' mean latencies in the trace, or None if they have no repeat in common."""
         first, second = (self.row(place, TRACE, direction) for place in (above, below))
         return _paired(times_of(first), times_of(second)) if first and second else None
 
@@ -110,7 +110,7 @@ class Measurements:
 
 
 def iops_of(row: Row) -> dict[int, float]:
-    """Return the requests per second of each repeat, without the repeats in which there were none."""
+    """Return the requests per second of each repeat in which there were any."""
     return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
 
 
@@ -144,17 +144,17 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedComparison:
-    """One comparison: its configuration, its value, and p-values for the claim and for its opposite."""
+    """One comparison, with its configuration, its value, and p-values for the claim and for its opposite."""
 
     where: str
     value: str
     p_values: PValues
     n: int = 0
-    """Number of paired repeats; 0 for sizes, which are exact."""
+    """Number of paired repeats, which is 0 for sizes, because sizes are exact."""
 
     @property
     def agrees(self) -> bool | None:
-        """The result of this comparison alone, without adjustment for others; None if it is not significant."""
+        """The result of this comparison alone, without adjustment for others, or None if it is not significant."""
         if self.p_values.claim <= SIGNIFICANCE:
             return True
         return False if self.p_values.opposite <= SIGNIFICANCE else None
@@ -169,11 +169,11 @@ class Claim:
     findings: tuple[ClaimedComparison, ...]
     verdict: ClaimVerdict = ClaimVerdict.MISSING
     reason: str = ""
-    """The reason for an unclear verdict, if the comparisons do not show it."""
+    """The reason for an unclear verdict, if the comparisons themselves do not show it."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether all comparisons are of sizes, which are exact and not part of the family of tests."""
+        """Whether all comparisons are of sizes. These are exact, and not part of the family of tests."""
         return all(finding.n == 0 for finding in self.findings)
 
     @property
@@ -186,7 +186,7 @@ class Claim:
 
     @property
     def evidence(self) -> str:
-        """The comparisons that contradict the claim, else the unclear ones, else the number that agree with it."""
+        """The comparisons that contradict the claim, or else the unclear ones, or else how many agree with it."""
         against = [finding for finding in self.findings if finding.agrees is False]
         unclear = [finding for finding in self.findings if finding.agrees is None]
         shown = against or unclear
@@ -230,7 +230,7 @@ def _exact(where: str, value: str, agrees: bool) -> ClaimedComparison:
 def _against(
     found: Measurements, other: System, counts: Iterable[int], workloads: Sequence[str], test: _Test = above
 ) -> _Comparisons:
-    """Compare AdaptRaid5 with another system that has the same number of fast disks."""
+    """Compare AdaptRaid5 with a different system that has the same number of fast disks."""
     for k in counts:
         for workload in workloads:
             ratio = found.ratio(Configuration(System.ADAPT5, k), Configuration(other, k), workload)
@@ -239,7 +239,7 @@ def _against(
 
 
 def _within(found: Measurements, system: System, k: int, before: int, workload: str, test: _Test) -> _Comparisons:
-    """Compare a system with ``k`` fast disks with the same system with ``before`` of them."""
+    """Compare a system that has ``k`` fast disks with the same system that has ``before`` fast disks."""
     ratio = found.ratio(Configuration(system, k), Configuration(system, before), workload)
     if ratio:
         yield _finding(f"{workload.upper()} k={k} ÷ k={before}", ratio, test(ratio))
@@ -254,7 +254,7 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """Compare OnlyFast with itself at the next smaller good number; it must be slower at bad numbers, else faster."""
+    """Compare OnlyFast with itself at the next smaller good number. It must be slower at bad numbers, else faster."""
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:
@@ -281,7 +281,8 @@ def _capacities(found: Measurements) -> _Comparisons:
             theirs = found.arrays.get(Configuration(other, place.fast))
             if theirs:
                 ratio = array.size_bytes / theirs.size_bytes
-                # With fewer than two fast disks, both are the same array except for the volume's label and headers.
+                # With fewer than two fast disks, both systems build the same array except for the volume's label and
+                # headers.
                 least = 1.0 if 2 <= place.fast <= 8 else 0.98
                 yield _exact(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least)
 
@@ -351,7 +352,7 @@ def claims(found: Measurements) -> Iterator[Claim]:
 
 
 def _why_not(claim: Claim, family: int) -> str:
-    """Say how many repeats a significant contrary comparison needs. The text is empty if there are enough."""
+    """Say how many repeats a significant contrary comparison needs. Return "" if there are enough."""
     repeats = min(finding.n for finding in claim.findings)
     needed = repeats_needed(family * len(claim.findings), are_paired=True)
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
@@ -392,7 +393,7 @@ def _claims(found: Measurements) -> tuple[Claim, ...]:
 
 
 def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
-    """Return a table of the claims with their verdicts and evidence; notes explain those that do not hold."""
+    """Return a table of the claims with their verdicts and evidence. Notes explain the claims that do not hold."""
     columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("how far", False))
     judged = list(claims(found))
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
@@ -408,7 +409,7 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
 
 
 def by_fast_disks(record: ResultRecord) -> PageGroup:
-    """Return the plots of the study's figures 6 to 12, the capacity and requests per second of three systems."""
+    """Return the plots of the study's figures 6 to 12, with the capacity and requests per second of three systems."""
     return PageGroup("By the number of fast disks", plots=tuple(_plots(record)))
 
 
@@ -469,7 +470,7 @@ def capacity_table(found: Measurements) -> Table:
 
 
 def workload_table(found: Measurements, workload: str) -> Table | None:
-    """Return the requests per second in one figure of the study, by number of fast disks; None if not measured."""
+    """Tabulate requests per second for one figure of the study, by number of fast disks. None if not measured."""
     counts = sorted({k for system in SYSTEMS for k in found.counts(system, workload)})
     if not counts:
         return None
@@ -489,7 +490,7 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
 
 
 def trace_table(found: Measurements) -> Table | None:
-    """Return the mean latencies of a trace (the study's figures 13 to 15); None if no trace was replayed."""
+    """Tabulate the mean latencies of a trace (the study's figures 13 to 15). Return None if none was replayed."""
     body = []
     for place, array in sorted(found.arrays.items(), key=lambda each: (each[0].fast, each[0].system, each[1].name)):
         cells = [found.row(place, TRACE, way) for way in (READ, WRITE)]
@@ -501,7 +502,7 @@ def trace_table(found: Measurements) -> Table | None:
     if not body:
         return None
     columns = (Column("fast disks"), Column("system", False), Column("use of slow disks"), Column("capacity"))
-    note = "the trace was generated by a seeded program, not recorded, because the study's HP99 is not available"
+    note = "the trace was generated from a seed, not recorded, because the study's HP99 is not available"
     title = "A synthetic trace (instead of the one in the study's Figs 13 to 15)"
     return Table(title, (*columns, Column("mean read ms"), Column("mean write ms")), tuple(body), (note,))
 

@@ -1,1 +1,1 @@
-"""Sweeps, each of which measures one experiment over many combinations, in parallel on a cluster."""
+"""Sweeps. Each measures one experiment over many combinations, in parallel on a cluster."""

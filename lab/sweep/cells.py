@@ -68,13 +68,13 @@ class CellTask(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     experiment: Experiment
     kernel: str
-    """As written in the sweep's file; empty for the installed kernel."""
+    """The kernel as written in the sweep's file, or an empty string for the installed kernel."""
     is_virtual_time: bool
     depends_on: dict[str, str]
-    """The values that were hashed into the key; a worker with different values refuses the task."""
+    """The values that were hashed into the key. A worker with different values refuses the task."""
     allowed_rules: tuple[str, ...] = ()
     most_seconds: float = 3600.0
-    """Time limit by the worker's clock, well above the expected time; the cell fails when it is exceeded."""
+    """Time limit by the worker's clock, well above the expected time. The cell fails when it is exceeded."""
 
 
 class CellDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class CellDone(msgspec.Struct, frozen=True, kw_only=True):
 def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
     """Return the SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
 
-    ``depends_on`` is the result of lab.measure.job.depends_on, plus the computer in real time.
+    ``depends_on`` is the result of lab.measure.job.depends_on, to which the computer is added in real time.
     """
     experiment = msgspec.to_builtins(cell.experiment)
     identity = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}
@@ -174,7 +174,7 @@ def _median(values: list[float]) -> Any:
 
 
 class CellStore:
-    """The measured cells below ``root``, which is created with the first cell."""
+    """The measured cells below ``root``, a folder that is created when the first cell is stored."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -184,7 +184,7 @@ class CellStore:
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
     def keys(self, candidates: Iterable[str]) -> set[str]:
-        """Return the keys in ``candidates`` that have a file; the files are not read."""
+        """Return the keys in ``candidates`` that have a file. The files are not read."""
         return {key for key in candidates if os.path.lexists(self.path(key))}
 
     def read(self, key: str) -> bytes | None:
@@ -196,7 +196,7 @@ class CellStore:
             return None
 
     def load(self, key: str) -> CellDone | None:
-        """Return the summary of a cell, or None if its file is missing or damaged and the cell must be measured."""
+        """Return the summary of a cell, or None if its file is missing or damaged, so that it must be measured."""
         try:
             data = self.read(key)
             done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
@@ -234,7 +234,7 @@ _NO_JOB = JobPlan(workload="")
 def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     """Return a line for each value that differs from the one in ``plain``."""
     changed = {name: value for name, value in tree.items() if value != plain[name] and value is not None}
-    # Strings, numbers, booleans and lists of these have the same notation in JSON and TOML.
+    # Strings, numbers, booleans and lists of them are written in the same way in JSON and TOML.
     return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in changed.items()]
 
 
@@ -289,9 +289,9 @@ class SweepFolder:
         return self._runs.read_header(self.id, SweepRecord)
 
     def in_its_time(self, target: Target) -> Target:
-        """Return ``target`` with this sweep's kind of time, even if a new sweep would now use the other kind.
+        """Return ``target`` with this sweep's kind of time, even if a new sweep would now use the other one.
 
-        Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again, and
+        Raises SpecError if ``target`` specifies the other kind, because all cells would then be measured again. Raises
         ResultError if the header is damaged.
         """
         time, asked = _time_of(self.record), target.options.get("time")
@@ -306,7 +306,7 @@ class SweepFolder:
 
     @property
     def progress(self) -> SweepProgress | None:
-        """The content of the progress file; None if it is missing or damaged."""
+        """The content of the progress file, or None if it is missing or damaged."""
         return self._progress.read_or(None)
 
     @property
@@ -316,13 +316,13 @@ class SweepFolder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the lock of the sweep. Raises MachineBusy if another process holds it, ResultError if locking fails."""
+        """Hold the lock of the sweep. Raises MachineBusy if another process holds it, or ResultError if this fails."""
         with self._runs.held(self.id):
             self.failures.repair()
             yield
 
     def report_progress(self, progress: SweepProgress) -> None:
-        """Write the progress file; errors are ignored."""
+        """Write the progress file. Errors are ignored."""
         with suppress(ResultError):
             self._progress.replace(progress)
 
@@ -331,10 +331,10 @@ class SweepFolder:
         return tuple({each.cell: each for each in self.failures.read()}.values())
 
     def current_progress(self) -> SweepProgress | None:
-        """Read the progress from the progress file while the sweep runs, else from the stored cells. None if unknown.
+        """Return the progress from the progress file while the sweep runs, else from the stored cells, or None.
 
-        The progress file of a killed client is out of date, and another sweep may have measured missing cells. Cell
-        files are not read, so damaged cells count as measured.
+        After a client was killed, its progress file is out of date, and another sweep may have measured missing cells.
+        Cell files are not read, so damaged cells count as measured.
         """
         progress = self.progress
         if self.is_running or (progress and progress.done >= progress.planned):
@@ -447,7 +447,7 @@ class SweepStore:
         return self._folder(folder.name)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
-        """Replace the cells in the header after the conditions on which their keys depend have changed."""
+        """Replace the cells in the header, after a change in the conditions on which their keys depend."""
         record = msgspec.structs.replace(folder.record, cells=cells)
         self._runs.write_header(record, folder.id)
 
@@ -461,7 +461,7 @@ def _time_of(record: SweepRecord) -> str:
 
 COMMAND = "raidlab sweep"
 ENDING = threading.Event()
-"""Set when this process is to end; running work stops as soon as it can."""
+"""This event is set when the process is to end. Running work then stops as soon as it can."""
 _FLAVOUR = "virtual-time"
 _CLAIMS, _MAKING = ".claims", ".making"
 _POLL_SECONDS = 0.1
@@ -472,7 +472,7 @@ class MeasuredCell(msgspec.Struct, frozen=True):
 
     data: bytes
     was_there: bool
-    """Whether the worker's store already had the cell, possibly added by another process after planning."""
+    """Whether the worker's store already had the cell. Another process may have added it after planning."""
 
 
 @cache
@@ -484,7 +484,7 @@ def computer() -> str:
 
 
 def kernel_path(word: str) -> str:
-    """Return the path of the kernel for a value of the ``kernel`` axis; empty for the installed kernel.
+    """Return the path of the kernel for a value of the ``kernel`` axis, or "" for the installed kernel.
 
     ``word`` is a version, a path, or empty. Raises ToolMissing, with the build command in its hint, unless exactly one
     built kernel has the version.
@@ -567,9 +567,9 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
 def claimed(key: str, host: Host, most_seconds: float) -> Iterator[None]:
     """Hold the lock of a cell on this computer.
 
-    Another worker that needs the same cell waits for at most ``most_seconds``, then finds it in the store. Raises
-    WaitTimedOut after that time, and RunCancelled if the process is to end while it waits. Each cell locks one byte of
-    one common file, so no lock files accumulate. The locks also exclude each other between threads.
+    Another worker that needs the same cell waits for at most ``most_seconds``, and then finds the cell in the store.
+    Raises WaitTimedOut after that time, and RunCancelled if the process is to end while it waits. Each cell locks one
+    byte of one common file, so that no lock files accumulate. The locks also work between threads.
     """
     folder = host.state.make(cell_store(host).root, what="the folder for cells")
     descriptor = open_lock(folder / _CLAIMS)
@@ -590,7 +590,7 @@ def claimed(key: str, host: Host, most_seconds: float) -> Iterator[None]:
 
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
-    """Measure a cell. Raw documents and this computer's paths are removed, so the record is the same everywhere."""
+    """Measure a cell. Raw documents and local paths are removed, so that the record is the same everywhere."""
     target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
     if path := kernel_path(task.kernel):
         target = target.with_option("kernel", path)
@@ -607,7 +607,7 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
 
 @contextmanager
 def work_folder(host: Host) -> Iterator[Path]:
-    """Make a state folder for one cell's machine, and remove it on exit. First remove the folders of killed workers."""
+    """Make a state folder for one cell's machine, and remove it on exit. First, remove those of killed workers."""
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -622,7 +622,7 @@ def work_folder(host: Host) -> Iterator[Path]:
 
 
 def _one_at_a_time(host: Host) -> AbstractContextManager[None]:
-    """Serialize creating and removing work folders, so a new folder without a lock is not taken for a leftover."""
+    """Serialise the creation and removal of work folders, so that a new one without a lock is not removed."""
     return locked(sweeps_folder(host) / _MAKING, ALONE, waits=True)
 
 

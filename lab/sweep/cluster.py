@@ -1,4 +1,4 @@
-"""The cluster that measures a sweep's cells: the ``--cluster`` option, the ``[cluster.*]`` tables, and Dask's settings.
+"""The ``--cluster`` option, the ``[cluster.*]`` tables, and Dask's settings for the cluster that measures cells.
 
 This module does not import Dask, which need not be installed.
 """
@@ -28,7 +28,7 @@ _LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.ap
 CONFIGURATION: dict[str, Any] = {
     # Programs that the user's Dask configuration (~/.config/dask/*.yaml) loads in each process.
     **{f"distributed.{role}.preload": [] for role in ("scheduler", "worker", "nanny")},
-    # A worker that sends no heartbeat for this long is stopped and replaced; it normally sends one every half second.
+    # A worker normally sends a heartbeat every half second. If it sends none for this long, it is stopped and replaced.
     "distributed.scheduler.worker-ttl": "60 seconds",
     "distributed.scheduler.allowed-failures": 2,
     # A worker has one task at a time, and gets the next one when that task is done.
@@ -43,7 +43,7 @@ CONFIGURATION: dict[str, Any] = {
 
 
 class ClusterLost(LabError):
-    """The scheduler does not answer, or no worker is left; cells measured so far are stored."""
+    """The scheduler does not answer, or no worker is left. The cells measured so far are stored."""
 
 
 def configure_dask() -> None:
@@ -76,17 +76,17 @@ class SlurmTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The jobs that ``--cluster slurm`` submits with sbatch(1)."""
 
     partition: Word = ""
-    """Empty for the cluster's default partition."""
+    """The partition, or an empty string for the cluster's default."""
     walltime: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+-)?[0-9]{1,3}(:[0-9]{2}){1,2}$")] = "01:00:00"
-    """Time limit of each job; when a job reaches it, its cell is given to another worker."""
+    """Time limit of each job. When a job reaches it, its cell is given to another worker."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 2
     """Number of jobs, each with one processor and ``memory``."""
     memory: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+[KMG]$")] = "2G"
     account: Word = ""
     host: Word = ""
-    """Name or address of this computer on the cluster's network; empty for its host name."""
+    """Name or address of this computer on the cluster's network, or an empty string for its host name."""
     python: Word = ""
-    """Python interpreter with raidlab on the nodes; empty for the path of the running interpreter."""
+    """Python interpreter with raidlab on the nodes, or an empty string for the path of the running interpreter."""
     directives: tuple[Word, ...] = ()
     """Further options of sbatch(1) for each job, such as ``--constraint=ssd``."""
 
@@ -95,11 +95,11 @@ class SshTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The workers that ``--cluster ssh:HOST,HOST`` starts."""
 
     python: Word = ""
-    """Python interpreter with raidlab on the hosts; empty for the path of the running interpreter."""
+    """Python interpreter with raidlab on the hosts, or an empty string for the path of the running interpreter."""
     workers: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
-    """Workers on each host; 0 for one per processor."""
+    """Number of workers on each host, or 0 for one per processor."""
     state: Word = ""
-    """The state folder on the hosts (RAIDLAB_STATE); empty for the default of the remote user."""
+    """The state folder on the hosts (RAIDLAB_STATE), or an empty string for the remote user's default."""
     config: Word = ""
     """A configuration file to use in place of ~/.ssh/config (ssh_config(5))."""
 
@@ -122,7 +122,7 @@ class ClusterKind(StrEnum):
     LOCAL = "local"
     """Processes on this computer."""
     SSH = "ssh"
-    """Processes on other computers, each started through ssh, which also carries their traffic."""
+    """Processes on other computers. Each is started through ssh, which also carries its traffic."""
     SLURM = "slurm"
     ADDRESS = "address"
     """The workers of a scheduler that is already running."""
@@ -130,11 +130,11 @@ class ClusterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A parsed ``--cluster`` option; ``text`` is the option as typed."""
+    """A parsed ``--cluster`` option. ``text`` is the option as typed."""
 
     kind: ClusterKind
     workers: int = 0
-    """For ``local``: number of workers, 0 for one per processor."""
+    """For ``local``, the number of workers, or 0 for one per processor."""
     hosts: tuple[str, ...] = ()
     address: str = ""
     text: str = "local"

@@ -1,4 +1,4 @@
-"""``raidlab sweep``: an experiment over many combinations, its cells measured in parallel."""
+"""``raidlab sweep`` measures an experiment over many combinations, with its cells in parallel."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _announced(name: str, context: Context) -> str:
 
 
 def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
-    """Return a callback that shows the progress of planning on a terminal after one second; most plans take less."""
+    """Return a callback that shows the progress of planning on a terminal if planning takes more than a second."""
     begin = clock.monotonic_seconds()
 
     def show(part: float) -> None:

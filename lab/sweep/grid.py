@@ -30,11 +30,11 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     """Normalised, such as ``raid5``."""
     members: int
     chunk_bytes: int | None
-    """None if the level has no chunk."""
+    """Chunk size, or None if the level has no chunks."""
     drive: str
-    """Model of the emulated drive; empty for plain files."""
+    """Model of the emulated drive, or an empty string for plain files."""
     kernel: str
-    """As written in the sweep's file; empty for the installed kernel."""
+    """The kernel as written in the sweep's file, or an empty string for the installed kernel."""
     workload: str
     direction: str
     """``read`` or ``write``."""
@@ -44,11 +44,11 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     iops: float
     iops_low: float
-    """Lower end of the interval that covers the true median; both ends equal the median if there is one repeat."""
+    """Lower end of the interval that covers the true median. Both ends equal the median if there is only one repeat."""
     iops_high: float
     bytes_per_second: float
     mean_seconds: float | None
-    """Median of the repeats' mean latencies; ``p99_seconds`` is the median of their 99th percentiles."""
+    """Median of the repeats' mean latencies. ``p99_seconds`` is the median of their 99th percentiles."""
     p99_seconds: float | None
     predicted_iops: float | None
     """The prediction of lab.theory, or None if there is none."""
@@ -67,7 +67,7 @@ class FailedCell(msgspec.Struct, frozen=True, kw_only=True):
 
     cell: str
     label: str
-    """Its values on the axes, such as ``raid5, 6 members, chunk 64K``."""
+    """The cell's values on the axes, such as ``raid5, 6 members, chunk 64K``."""
     message: str
     console: str = ""
     """The last lines of the machine's console."""
@@ -82,7 +82,9 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     toml: str
     axes: dict[str, tuple[str | int, ...]]
-    """Values of each axis, as in the file. Axes are the varying fields of ``CellRow``; ``chunk`` is ``chunk_bytes``."""
+    """Values of each axis, as in the file. Axes are the fields of ``CellRow`` that vary. ``chunk`` stands for
+    ``chunk_bytes``.
+    """
     planned: int
     rows: tuple[CellRow, ...]
     failed: tuple[FailedCell, ...] = ()
@@ -99,7 +101,7 @@ def iops_text(iops: float) -> str:
 
 
 _NO_SPREAD = 1e-20
-"""Mean square of logarithms below which differences are rounding errors."""
+"""Mean square of logarithms below which differences count as rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,9 @@ class AxisEffect:
 
     axis: str
     share: float
-    """Share of the variance, 0 to 1."""
+    """Share of the variance, from 0 to 1."""
     factor: float
-    """Geometric mean of the speeds at the best value divided by that at the worst value, at least 1."""
+    """Geometric mean of the speeds at the best value, divided by that at the worst value. It is at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,12 @@ class Sensitivity:
     together: float | None
     """Share of the variance explained by a model in which the effects of all axes multiply.
 
-    The rest is interactions and noise. None if all speeds are equal.
+    The rest of the variance is due to interactions and noise. None if all speeds are equal.
     """
 
 
 def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
-    """Return the effects by direction over all workloads, if there are several, then by workload and direction."""
+    """Return the effects by direction over all workloads if there are several, then by workload and direction."""
     found = []
     if any(axis.name == WORKLOAD for axis in grid.axes):
         for direction in dict.fromkeys(row.direction for row in grid.rows):
@@ -140,7 +142,7 @@ def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
 
 
 def ranked_axes(grid: SweepGrid) -> tuple[Axis, ...]:
-    """Return the axes except the workload, sorted by the variance that they explain within workloads, most first."""
+    """Return the axes except the workload. Those that explain the most variance within workloads come first."""
     explained = dict.fromkeys((axis.name for axis in grid.settings), 0.0)
     for pair in grid.pairs:
         logs = [math.log(grid.rows[number].iops) for number in pair.rows]
@@ -188,7 +190,7 @@ def _together(columns: Sequence[Sequence[int]], logs: Sequence[float]) -> float:
     design = [np.ones(len(logs))]
     for codes in columns:
         found = np.array(codes)
-        # Leave out the first value of each axis; its column is a linear combination of the constant and the others.
+        # Leave out each axis's first value, because its column is a linear combination of the constant and the others.
         design += [(found == code).astype(float) for code in sorted(set(codes))[1:]]
     matrix = np.column_stack(design)
     solution = np.linalg.lstsq(matrix, y, rcond=None)[0]
@@ -254,7 +256,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One workload and direction, and its rows, whose figures are comparable."""
+    """One workload and direction, with its rows. The figures of these rows are comparable."""
 
     workload: str
     direction: str
@@ -293,7 +295,7 @@ class SweepGrid:
 
 
 def chosen_axes(grid: SweepGrid) -> dict[str, str]:
-    """Choose the axes for ``x``, ``lines``, ``columns`` and ``rows`` of small multiples; empty for no axis.
+    """Choose the axes for ``x``, ``lines``, ``columns`` and ``rows`` of small multiples. "" means no axis.
 
     ``x`` is the numeric axis with the most values, and ``lines`` is the level. The remaining axes give columns and
     rows, with the larger one as columns. For readability, axes with at most eight values are preferred for lines,
@@ -314,7 +316,7 @@ def chosen_axes(grid: SweepGrid) -> dict[str, str]:
 
 
 def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
-    """Yield the title and the value, in words, of each field that has the same value in all rows."""
+    """Yield the title of each field that has the same value in all rows, and this value in words."""
     for kind in _FIELDS.values():
         values = {getattr(row, kind.field) for row in grid.rows} - {None}
         if len(values) == 1:
@@ -352,7 +354,7 @@ def _axis(name: str, order: Sequence[AxisValue], rows: Sequence[CellRow]) -> Axi
     there = dict.fromkeys(value for value in column if value is not None)
     if len(there) < 2:
         return None
-    # Numbers in ascending order; strings in the file's order, then in order of appearance.
+    # Numbers are in ascending order, and strings are in the file's order, then in order of appearance.
     if all(isinstance(value, int) for value in there):
         values = sorted(there)
     else:
@@ -371,7 +373,7 @@ def _axis(name: str, order: Sequence[AxisValue], rows: Sequence[CellRow]) -> Axi
 
 
 def _follows(axis: Axis, others: Sequence[Axis]) -> bool:
-    """Whether the other axes determine the value on this one, as a workload determines its block size."""
+    """Whether the other axes determine the value on this axis, as a workload determines its block size."""
     known: dict[tuple[int, ...], int] = {}
     places = zip(*(other.codes for other in others), strict=True) if others else ((),) * len(axis.codes)
     return all(known.setdefault(place, code) == code for place, code in zip(places, axis.codes, strict=True))
@@ -402,7 +404,7 @@ def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: 
 
 
 def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
-    """Return the number of measured cells and the command that measures the others; empty if all are measured."""
+    """Return the number of measured cells and the command that measures the others, or "" if all are measured."""
     measured = result.measured
     if measured >= result.planned:
         return ""
@@ -464,7 +466,7 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
 
 
 def is_off(row: CellRow) -> bool:
-    """Whether a row is more than ``OFF_THEORY`` from its prediction, which also lies outside the row's interval."""
+    """Whether a row's prediction is more than ``OFF_THEORY`` away and also lies outside the row's interval."""
     if not row.predicted_iops:
         return False
     is_far = abs(row.iops / row.predicted_iops - 1) > OFF_THEORY
@@ -475,7 +477,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     """Return a table of the measured and predicted speeds of the ``most`` largest surprises."""
     predicted = [(number, row, row.predicted_iops) for number, row in enumerate(grid.rows) if row.predicted_iops]
     off = [each for each in predicted if is_off(each[1])]
-    # By the logarithm of the ratio, half the speed is as far from theory as twice the speed.
+    # Sort by the logarithm of the ratio, so that half the speed is as far from theory as twice the speed.
     off.sort(key=lambda each: -abs(math.log(each[1].iops / each[2])))
     columns = (
         Column("workload", False),
@@ -503,7 +505,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
 
 
 def sensitivity_table(grid: SweepGrid) -> Table:
-    """Return a table of the share of variance that each axis explains alone, and of its effect on the speed."""
+    """Return a table with the share of variance that each axis explains alone, and with its effect on the speed."""
     found = sensitivities(grid)
     columns = (
         Column("figures of", False),
@@ -526,7 +528,7 @@ def sensitivity_table(grid: SweepGrid) -> Table:
 
 
 def interval_text(row: CellRow) -> str:
-    """Format the interval, such as ``[98 – 104], n = 6``; the text is ``one repeat`` if there is no interval."""
+    """Return the interval as text such as ``[98 – 104], n = 6``, or ``one repeat`` if there is no interval."""
     if row.repeats < 2:
         return "one repeat"
     return f"[{iops_text(row.iops_low)} – {iops_text(row.iops_high)}], n = {row.repeats}"
@@ -547,7 +549,7 @@ def _by_speed(grid: SweepGrid, pair: Pair) -> list[int]:
 
 
 def _extremes(grid: SweepGrid, axes: Sequence[Axis], pair: Pair, most: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the best cells in descending order of speed, then the worst in ascending order; no cell is in both."""
+    """Yield the best cells in descending order of speed, then the worst in ascending order. No cell is in both."""
     ordered = _by_speed(grid, pair)
     most = min(most, max(1, len(ordered) // 2))
     worst = ordered[most:][-most:][::-1]

@@ -1,10 +1,10 @@
-"""What runs on a cluster node: Dask's scheduler and worker, and the program of workers on other computers.
+"""Dask's scheduler and worker as they run on a cluster node, and the program of workers on other computers.
 
-Without arguments the program is a worker that was started over ssh. It reads its settings (NodeSettings) from the first
-line of standard input, so that the key does not appear in a command line that other users can read. It exits when
-standard input ends, which means that its client has ended. With arguments it is the worker of a Slurm job, and accepts
-the arguments of ``dask worker``. With ``--processors`` it prints this computer's number of processors and exits.
-Workers on this computer need no program, because Dask's Nanny starts them.
+Without arguments, the program is a worker that was started over ssh. It reads its settings (NodeSettings) from the
+first line of standard input, so that the key does not appear in a command line that other users can read. It exits when
+standard input ends, because this means that its client has ended. With arguments, it is the worker of a Slurm job, and
+accepts the arguments of ``dask worker``. With ``--processors``, it prints this computer's number of processors and
+exits. Workers on this computer need no program, because Dask's Nanny starts them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a worker over ssh."""
 
     certificate: str
-    """The certificate with which a cluster's processes authenticate each other, and its ``key``; both are PEM."""
+    """The certificate with which a cluster's processes authenticate each other. It and its ``key`` are PEM."""
     key: str
     listen: str
     """Address to listen on, such as ``tls://127.0.0.1:20000``."""
@@ -52,30 +52,30 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _NoPages:
-    """Replaces the HTTP server of ``distributed.node.ServerNode``, which Dask starts even if there are no pages."""
+    """A mixin that keeps Dask from starting the HTTP server of ``distributed.node.ServerNode``."""
 
     http_server = None
 
     def start_http_server(self, *_: object, **__: object) -> None:
-        """Start no server, because any user of the computer could read its pages."""
+        """Start no server. Dask would start one even without pages, and any user of the computer could read from it."""
 
 
 class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes without types
-    """A scheduler with one port, which requires a certificate."""
+    """A scheduler with one port that requires a certificate."""
 
 
 class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without types
-    """A worker with one port, which requires a certificate. A running measurement stops when the worker closes."""
+    """A worker with one port that requires a certificate. A running measurement stops when the worker closes."""
 
     def __init__(self, *arguments: Any, log: str = "", **options: Any) -> None:
-        """``log`` is the path of a file that receives all output of this process; empty for none."""
+        """Take the path of a file that receives all output of this process, or "" for no file."""
         if log:
             descriptor = open_to_append(Path(log))
             for each in (1, 2):
                 os.dup2(descriptor, each)
             os.close(descriptor)
         if threading.current_thread() is threading.main_thread():
-            # Ctrl-C is for the client. Child processes would inherit SIG_IGN, but not a handler.
+            # Ctrl-C is meant for the client. A handler is used because child processes would inherit SIG_IGN.
             signal.signal(signal.SIGINT, lambda *_: None)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
         super().__init__(*arguments, **options)
@@ -87,7 +87,7 @@ class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without t
 
 
 def security_of(certificate: str, key: str) -> Any:
-    """Return the settings that use a certificate and its key, as PEM or as paths, for all roles in a cluster."""
+    """Return security settings that use a certificate and its key, as PEM or as paths, for all roles in a cluster."""
     roles = {
         f"tls_{role}_{what}": pem
         for role in ("client", "scheduler", "worker")
@@ -113,7 +113,7 @@ async def _serve(settings: NodeSettings, serving: list[Any]) -> None:
 
 
 def _watch(commands: int, serving: list[Any]) -> None:
-    """Exit when standard input ends, in any phase of the process, including its start."""
+    """Exit when standard input ends, in any phase of the process, even during its start."""
     # sys.stdin is not used, because the interpreter takes its lock at shutdown.
     while os.read(commands, 4096):
         pass

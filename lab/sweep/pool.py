@@ -1,9 +1,9 @@
 """A running cluster and its client, built from Dask's own clusters with the workers and settings that a sweep needs.
 
-The scheduler runs in this process. On this computer Dask's Nanny starts and restarts the workers; dask-jobqueue
+The scheduler runs in this process. On this computer, Dask's Nanny starts and restarts the workers, and dask-jobqueue
 provides Slurm's jobs. SpecCluster restarts any worker that is still missing when ``Pool.tend`` requests it.
 
-Three parts are raidlab's own, each with a test that shows why it is needed:
+raidlab replaces three parts, and a test shows for each why this is needed:
 
 - QuietScheduler, QuietWorker: Dask opens an HTTP server in each scheduler and worker. Here each process has one port,
   which requires a certificate (test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each).
@@ -53,24 +53,24 @@ from lab.sweep.node import PROCESSORS, NodeSettings, QuietScheduler, QuietWorker
 
 START_SECONDS = 60.0
 OTHERS_SECONDS = 10.0
-"""Time for an existing scheduler to answer."""
+"""How long an existing scheduler may take to answer."""
 FIRST_WORKER_SECONDS = 300.0
-"""Time for a Slurm queue to start the first worker."""
+"""How long a Slurm queue may take to start the first worker."""
 MOST_LOSSES, LOSSES_SECONDS = 20, 600.0
 """The sweep gives up if it loses more workers than this, and more than three times its workers, within this time."""
 AGAIN_SECONDS = 30.0
-"""Time after which a worker that ended before it connected is started again; its computer may be back by then."""
+"""Time after which a worker that ended before it connected is started again. Its computer may be back by then."""
 END_SECONDS = 12.0
-"""Time for a process to exit after its input was closed."""
+"""How long a process may take to exit after its input was closed."""
 DEATH_SECONDS = 60
-"""How long the worker of a Slurm job waits for a scheduler that is gone."""
+"""How long the worker of a Slurm job waits for a scheduler that has gone."""
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
 _POLL_SECONDS = 0.05
 _QUEUE_SECONDS = 10.0
 _QUIET_SECONDS = 5.0
 _SCRATCH = "dask-scratch-space"
-"""Folder with temporary files of Dask's processes."""
+"""Folder for the temporary files of Dask's processes."""
 _SSH_FAILED = 255
 """The exit status of ssh(1) for its own errors."""
 _PORTS = range(20_000, 60_000)
@@ -84,10 +84,10 @@ _SchedulerPlugin: Any = SchedulerPlugin
 
 
 class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
-    """Dask's client without a finalizer, so that only a call to ``close`` closes it.
+    """A Dask client without a finalizer, so that only a call to ``close`` closes it.
 
-    A client that cannot connect may be garbage-collected at any later time. Dask's finalizer would then take a lock
-    that the same thread may already hold, because it is starting another client, and the process would hang.
+    A client that cannot connect may be garbage-collected at any later time. Dask's finalizer would then take a lock. If
+    the same thread is just starting another client, it already holds that lock, and the process would hang.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -102,7 +102,7 @@ class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
 
 
 class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types
-    """Records each worker that leaves the scheduler; the client's ``workers`` may miss a short-lived one."""
+    """Records each worker that leaves the scheduler, because the client's ``workers`` may miss a short-lived one."""
 
     def __init__(self) -> None:
         self.joined: dict[str, str] = {}
@@ -131,7 +131,7 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
         folder: Path,
         host: Host,
     ) -> None:
-        """``keys`` are the certificate and its key, as PEM. The log is written to ``folder``."""
+        """Take the certificate and its key (``keys``, as PEM), and the folder to which the log is written."""
         super().__init__(scheduler=scheduler, name=name)
         self.name, self._scheduler = name, scheduler
         self._ssh_host, self._keys, self._table, self._host = ssh_host, keys, table, host
@@ -179,7 +179,7 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
         return ": ".join([f"{self.name} ended ({ended_how(status)})", *errors[-1:]])
 
     async def close(self) -> None:
-        """Close standard input and wait; kill the process if it does not exit within ``END_SECONDS``."""
+        """Close standard input and wait. Kill the process if it does not exit within ``END_SECONDS``."""
         if self.process:
             await asyncio.to_thread(self._end, self.process)
         await super().close()
@@ -231,11 +231,11 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
 
 
 class Pool:
-    """A cluster as a context manager; ``client`` is Dask's client inside the context."""
+    """A cluster as a context manager. Inside the context, ``client`` is Dask's client."""
 
     client: Any
     dashboard: str = ""
-    """HOST:PORT of the scheduler's web pages; empty if there are none."""
+    """HOST:PORT of the scheduler's web pages, or an empty string if there are none."""
 
     def __init__(
         self,
@@ -248,9 +248,9 @@ class Pool:
         dashboard: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Logs and certificates go to ``folder``. ``dashboard`` is HOST:PORT of Dask's web pages, or empty for none.
+        """Write logs and certificates to ``folder``. ``dashboard`` is HOST:PORT for Dask's web pages, or empty.
 
-        ``is_cancelled`` is polled while the cluster starts; when it returns True, RunCancelled is raised.
+        ``is_cancelled`` is polled while the cluster starts. When it returns True, RunCancelled is raised.
         """
         self.spec, self.tables = spec, tables
         self._host, self._folder, self._on_notice = host, folder, on_notice
@@ -262,7 +262,7 @@ class Pool:
         self._count = 0
         """Number of workers that this pool starts."""
         self._later: dict[str, tuple[float, Any]] = {}
-        """When each worker, by name, will be started again, and its specification for SpecCluster."""
+        """When each worker will be started again, and its specification for SpecCluster, by the worker's name."""
         self._losses: deque[float] = deque()
         """Times of the losses within the last ``LOSSES_SECONDS``."""
         self._tended = 0.0
@@ -272,7 +272,7 @@ class Pool:
         self._empty_since: float | None = None
 
     def __enter__(self) -> Self:
-        # Finish the cleanup even after a signal, since Slurm would keep submitted jobs in its queue.
+        # Finish the cleanup even after a signal, because otherwise Slurm would keep submitted jobs in its queue.
         self._stack.enter_context(signals.unhurried())
         # In the sweep's folder, no other user can replace the scripts of jobs.
         self._stack.enter_context(dask.config.set({"temporary-directory": str(self._folder)}))
@@ -293,7 +293,7 @@ class Pool:
         for what in (client, self._cluster):
             if what is not None:
                 with suppress(Exception):  # the cluster may be gone
-                    # Workers that are being started are ended when they have started.
+                    # Workers that are just starting are ended once they have started.
                     what.close(timeout=START_SECONDS)
         self._cluster = None
         self._stack.close()
@@ -301,7 +301,7 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process id of each worker, or of its ssh if it runs on another computer, by the worker's name."""
+        """The process id of each worker or, if it runs on another computer, of its ssh, by the worker's name."""
         found = {}
         for name, worker in list(self._cluster.workers.items()) if self._cluster else ():
             pid = (
@@ -347,20 +347,20 @@ class Pool:
             )
 
     def _count_losses(self, now: float) -> None:
-        """Report lost workers. Raises ClusterLost if there are too many; otherwise Dask restarts them itself."""
+        """Report lost workers, which Dask restarts by itself. Raises ClusterLost if there are too many."""
         with suppress(queue.Empty):
             while True:
                 name = self._watch.lost.get_nowait()
                 self._losses.append(now)
                 self._on_notice(f"{name} ended; another one is started")
-        # Jobs of a queue reach their time limit again and again during a long sweep, so only recent losses count.
+        # During a long sweep, jobs of a queue keep reaching their time limit, so only recent losses count.
         while self._losses and self._losses[0] < now - LOSSES_SECONDS:
             self._losses.popleft()
         if len(self._losses) > max(MOST_LOSSES, 3 * self._count):
             raise ClusterLost("workers keep exiting", hint=self._see_logs)
 
     def _start_again(self, now: float) -> None:
-        """Have SpecCluster start missing workers; one that ended before it connected waits for ``AGAIN_SECONDS``."""
+        """Let SpecCluster start missing workers. One that ended before it connected waits for ``AGAIN_SECONDS``."""
         if self._settling and not self._settling.done():
             return
         failure = self._settling.exception() if self._settling else None
@@ -381,7 +381,7 @@ class Pool:
             self._settle(tuple(ended))
 
     def _ended(self, now: float, failure: BaseException | None) -> dict[str, str]:
-        """Return why workers ended, by name, if they ended before they connected. Dask does not notice such ends."""
+        """Return why workers ended before they connected, by name. Dask does not notice such ends."""
         found = {}
         connected = set(self._watch.joined.values())
         for name, worker in self._cluster.workers.items():
@@ -408,7 +408,7 @@ class Pool:
         }
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
-        """Close the workers in ``ended``, and start missing ones. ``_settling`` is done when this work is."""
+        """Close the workers in ``ended``, and start missing ones. The future ``_settling`` completes with this work."""
 
         async def settle() -> None:
             closing = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
@@ -426,7 +426,7 @@ class Pool:
         return f"look at the logs in {self._folder}"
 
     def _wait_for_workers(self) -> None:
-        """Wait until all started workers are connected; with a queue or an existing scheduler, wait for the first.
+        """Wait until all started workers are connected, or only the first with a queue or an existing scheduler.
 
         ``tend`` limits the wait for the first worker, and ``START_SECONDS`` the wait for all others.
         Raises ClusterLost if none connects, and RunCancelled if the user cancels.
@@ -438,7 +438,7 @@ class Pool:
             workers = self.workers()
             needed = 1 if comes_slowly else self._count - len(self._later)
             passed = self.now() - begin
-            # A worker may be connected before SpecCluster has noted its process.
+            # A worker may connect before SpecCluster has recorded its process.
             is_settled = comes_slowly or not self._settling or self._settling.done()
             if workers and ((len(workers) >= needed and is_settled) or passed > START_SECONDS):
                 return
@@ -462,7 +462,8 @@ class Pool:
             # The thread of Dask's loop inherits the mask, and the workers inherit it in turn, until QuietWorker handles
             # signals.
             with held_back(), warnings.catch_warnings():
-                # Dask takes another port for its pages if the requested one is in use; ``dashboard`` then names it.
+                # If the requested port for Dask's pages is in use, Dask takes another one, which ``dashboard`` then
+                # contains.
                 warnings.simplefilter("ignore")
                 self._cluster = self._made(security)
         except Exception as error:
@@ -528,7 +529,7 @@ class Pool:
         table = self.tables.slurm
         if not self._host.processes.find("sbatch"):
             raise RequirementMissing("Slurm's programs are not installed here", hint="run raidlab on a cluster node")
-        # dask_jobqueue installs handlers for SIGINT and SIGTERM on import; restore ours.
+        # dask_jobqueue installs handlers for SIGINT and SIGTERM when it is imported, so restore our own.
         with signals.restored():
             from dask_jobqueue.slurm import SLURMCluster
         make: Any = SLURMCluster
@@ -538,7 +539,7 @@ class Pool:
             scheduler_options=options,
             security=security,
             protocol="tls://",
-            # Holds the certificate and its key while the cluster runs; only this user can read it.
+            # The folder holds the certificate and its key while the cluster runs. Only this user can read it.
             shared_temp_directory=str(self._folder),
             job_name="raidlab",
             queue=table.partition or None,
@@ -553,7 +554,7 @@ class Pool:
             worker_command="lab.sweep.node",
             local_directory=str(self._folder),
             log_directory=str(self._folder),
-            # A requeued job would be a second worker with this name; SLURMCluster submits a new job instead.
+            # A requeued job would be a second worker with the same name, and SLURMCluster already submits a new job.
             job_extra_directives=["--no-requeue", *table.directives],
             worker_extra_args=["--no-nanny", "--no-dashboard", "--worker-class", "lab.sweep.node.QuietWorker"],
         )

@@ -1,4 +1,4 @@
-"""``raidlab report`` for a sweep: an HTML page, the rows as Parquet or CSV, or tables as text.
+"""``raidlab report`` for a sweep writes an HTML page, the rows as Parquet or CSV, or tables as text.
 
 The page contains all figures, stored as columns, and draws its charts from them.
 """
@@ -76,11 +76,11 @@ _FIELDS = msgspec.structs.fields(CellRow)
 COLUMNS = {"sweep": _TEXT, **{each.name: _SQL_TYPES[(get_args(each.type) or (each.type,))[0]] for each in _FIELDS}}
 """The DuckDB type of each column, in the order of the file: the sweep's id, then the fields of ``CellRow``."""
 NULLABLE = tuple(each.name for each in _FIELDS if NoneType in get_args(each.type))
-"""Columns with meaningful NULLs. In any column, a figure that is not finite becomes NULL."""
+"""Columns in which NULL has a meaning. In any column, a figure that is not finite becomes NULL."""
 
 
 def write_parquet(result: SweepResult, path: Path) -> None:
-    """Write all rows, including those that reports leave out, to a Parquet file; after an error, ``path`` is unchanged.
+    """Write all rows to a Parquet file, even rows that reports leave out. After an error, ``path`` is unchanged.
 
     Raises RequirementMissing if duckdb is missing, and ResultError if the file cannot be written.
     """
@@ -117,7 +117,7 @@ def _value(name: str) -> str:
 
 
 def _batch(result: SweepResult) -> dict[str, Any]:
-    """Return one array per column, with NaN for None, since inserting thousands of rows one by one takes a minute."""
+    """Return one array per column, with NaN for None. To insert thousands of rows one by one would take a minute."""
     import numpy as np
 
     kinds: dict[str, Any] = {_NUMBER: np.float64, _WHOLE: np.int64, _TRUTH: np.bool_, _TEXT: object}
@@ -145,8 +145,8 @@ def report_sweep(
 ) -> str | None:
     """Write the report that ``raidlab report`` requests. Return the text to print, or None if no name is a sweep.
 
-    ``kind`` is the format, or empty to derive it from the suffix of ``output``; ``json`` is the complete SweepResult.
-    Raises SpecError if the request is invalid, and ResultError if it cannot be read or written.
+    ``kind`` is the format, or empty to derive the format from the suffix of ``output``. ``json`` is the complete
+    SweepResult. Raises SpecError if the request is invalid, and ResultError if a file cannot be read or written.
     """
     folders = [found for name in names if (found := _found(name, host))]
     ending = output.suffix.lower() if output else ""
@@ -197,7 +197,7 @@ def _is_result(name: str, host: Host) -> bool:
 
 
 def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
-    """Return the error for .parquet output of something that is not a sweep. No name means the latest result."""
+    """Return the error for .parquet output of something other than a sweep. No name means the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
     problem = f"'{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
@@ -367,7 +367,7 @@ def _conditions(grid: SweepGrid) -> Iterator[Block]:
 
 
 def page_data(grid: SweepGrid) -> dict[str, Any]:
-    """Return the data for the page's scripts, which are the axes with the code of each row, and one list per figure.
+    """Return the data for the page's scripts: the axes with the code of each row, and one list per figure.
 
     Figures have four significant digits. Each distinct string is stored once, and rows refer to it by its index.
     """
@@ -417,7 +417,7 @@ def _coded(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _short(values: Sequence[float | None]) -> list[float | int | None]:
-    """Round to four significant digits. Whole numbers become int (``1234``), which takes less space in JSON."""
+    """Round to four significant digits. Whole numbers become int (``1234``), which is shorter in JSON."""
     short = [None if value is None else float(f"{value:.4g}") for value in values]
     return [int(value) if value is not None and value.is_integer() else value for value in short]
 
@@ -495,7 +495,7 @@ def _computers(grid: SweepGrid) -> Table:
 
 
 def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
-    """Yield a box for each error message, the most frequent first, with its cells and the consoles of the first few."""
+    """Yield a box for each error message, most frequent first, with its cells and the consoles of the first few."""
     groups = grouped(failed, lambda each: each.message)
     left = _MOST_CONSOLES
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):

@@ -1,7 +1,7 @@
-"""A sweep's file and its cells, one experiment for each possible combination of the values on its axes.
+"""A sweep's file and its cells. Each cell is an experiment for a possible combination of the values on the axes.
 
-Combinations that cannot work are left out before a machine is started: arrays that mdadm would refuse, and loads that
-do not fit on the array.
+Combinations that cannot work are left out before a machine is started. These are arrays that mdadm would refuse, and
+loads that do not fit on the array.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lab.workloads.jobs import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
 from lab.workloads.workload import AccessPattern, Workload, find_workload
 
 MOST_CELLS = 100_000
-"""With the shortest cells, about a month on one processor."""
+"""The maximum number of cells. With the shortest cells, a sweep of this size takes about a month on one processor."""
 MOST_VALUES = 1000
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 INSTALLED = "installed"
@@ -55,7 +55,7 @@ _Values = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MOST_VALUES)]
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The values of each axis that the file names; the first axis varies slowest."""
+    """The values of each axis that the file names. The first axis varies slowest."""
 
     level: _Values
     """Levels in any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
@@ -74,7 +74,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Embedded kernels: a version that was built on this computer (build-uml.sh --source), a path, or ``installed``."""
 
     def __post_init__(self) -> None:
-        # Two spellings of one value would be two cells, which would both be measured.
+        # Two spellings of one value would be two cells, and both would be measured.
         for name in _IN_ONE_SPELLING:
             values = tuple(_in_one_spelling(name, value) for value in getattr(self, name))
             msgspec.structs.force_setattr(self, name, values)
@@ -93,7 +93,7 @@ def _in_one_spelling(axis: str, value: Any) -> Any:
 
 
 def _kernel_word(text: str) -> str:
-    """Return the value if it is valid. The value is checked because hints contain it in shell commands."""
+    """Return the value if it is valid. This is checked because hints contain the value in shell commands."""
     is_path = text.startswith("/") and text.isprintable()
     if text == INSTALLED or is_path or _KERNEL_VERSION.fullmatch(text):
         return text
@@ -166,7 +166,7 @@ def find_sweep(name: str) -> tuple[Sweep, str]:
 
 
 def decode_sweep(text: str, source: str) -> Sweep:
-    """Parse the text of a sweep's file; ``source`` names it in messages. Raises SpecError."""
+    """Parse the text of a sweep's file, which messages call ``source``. Raises SpecError."""
     found = decode_toml(text, Sweep, source=source)
     _check(found)
     return found
@@ -201,7 +201,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
     yield from sweep.shared_complaints()
     if any(job.arrays for job in sweep.jobs):
         yield "a job names arrays, but a cell has only one, on which all jobs run"
-    # The key of a cell does not cover a workload file, which may change or differ on a worker.
+    # The key of a cell does not cover a workload's file, which may change or may be different on a worker.
     for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
         if name.endswith(".toml"):
             yield f"'{shortened(name)}' is a file, but a sweep's loads come from the catalogue"
@@ -245,7 +245,7 @@ CELL = "cell"
 ARRAY = "array"
 _REPORT_EVERY = 250
 _ARRAY = "md0"
-"""The array's name in error messages; it is removed from them, since every machine has just this array."""
+"""The array's name in error messages. It is removed from them, because every machine has only this array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class Combination:
     """The cell's value on each axis that the file names."""
     experiment: Experiment
     kernel: str
-    """As written in the file; empty for the installed kernel."""
+    """The kernel as written in the file, or an empty string for the installed kernel."""
 
     @property
     def label(self) -> str:
@@ -277,7 +277,7 @@ class Combinations:
 
 
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:
-    """Yield the items of ``each``. Periodically call ``on_part`` with the fraction of ``count`` done, from 0 to 1."""
+    """Yield the items of ``each``, and call ``on_part`` from time to time with the fraction of ``count`` done."""
     for number, one in enumerate(each):
         if number % _REPORT_EVERY == 0:
             on_part(number / max(1, count))
@@ -367,7 +367,7 @@ def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
 
 
 class Possible:
-    """Checks whether cells are possible. Results for arrays and loads are cached, since many cells share them."""
+    """Checks whether cells are possible. Results for arrays and loads are cached, because many cells share them."""
 
     def __init__(self) -> None:
         self._usable: dict[bytes, int | str] = {}

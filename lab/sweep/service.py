@@ -1,4 +1,4 @@
-"""Runs sweeps: plans the cells, reuses stored ones, has the others measured, and stores each result as it arrives.
+"""Run sweeps. Plan the cells, reuse those that are stored, let the others be measured, and store each result.
 
 ``LocalDesk`` offers the sweeps of this computer's state folder to the screens that use ``lab.experiments.sweeps``.
 """
@@ -72,7 +72,7 @@ CELL_BYTES = 8192
 MOST_LATEST = 12
 _REPORT_SECONDS = 1.0
 _LEAST_PATIENCE_SECONDS, _PATIENCE = 600.0, 20.0
-"""The time limit of a cell is this minimum plus this factor times the estimated time."""
+"""The time limit of a cell is this minimum, plus the estimated time multiplied by this factor."""
 _MACHINE_SECONDS = 2.0
 _SECONDS_A_VIRTUAL_SECOND = 0.03
 """Estimated time to start a machine, and estimated real time per second of virtual time."""
@@ -88,10 +88,10 @@ class SweepRequest:
     dashboard: str = ""
     on_progress: Callable[[SweepProgress], None] = lambda _: None
     on_planned: Callable[[float], None] = lambda _: None
-    """Receives the share of the planning that is done, 0 to 1; planning 100,000 cells takes about ten seconds."""
+    """Receives the share of the planning that is done, from 0 to 1. Planning 100,000 cells takes about ten seconds."""
     on_notice: Callable[[str], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
-    """Polled twice a second while cells are measured; when it returns True, the sweep ends and can be resumed."""
+    """Polled twice a second while cells are measured. When it returns True, the sweep ends and can be resumed."""
     allowed_rules: frozenset[str] = frozenset()
 
 
@@ -178,7 +178,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 
 
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
-    """Measure the missing cells. ``folder`` is the folder of a sweep to resume; None begins a new sweep.
+    """Measure the missing cells of the sweep in ``folder``, or of a new sweep if ``folder`` is None.
 
     Raises RequirementMissing if Dask is missing, ResultError if the disk is full, LabError if the cluster does not
     start, ClusterLost if it fails later, and RunCancelled. Cells measured before an error are stored.
@@ -193,7 +193,7 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     if folder and (
         earlier := cell_store(host).keys({each.key for each in folder.record.cells} - {each.key for each in cells})
     ):
-        # They remain in the old sweep, because they were measured under different conditions.
+        # These cells remain in the old sweep, because they were measured under different conditions.
         were = "was" if len(earlier) == 1 else "were"
         request.on_notice(
             f"{counted(len(earlier), 'cell')} of {folder.id} {were} measured with a different raidlab, program, kernel "
@@ -288,7 +288,7 @@ class _Run:
         self._request.on_progress(progress)
 
     def _check_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
-        """Exclude workers that cannot give the planned figures, and copy missing cells that workers already have."""
+        """Exclude workers that would give different figures, and copy missing cells that workers already have."""
         dependencies = {task.kernel: task.depends_on for task in missing}
         problems = _call_workers(
             pool, dependency_problem, msgspec.json.encode([dependencies, self._plan.is_virtual_time])
@@ -326,7 +326,7 @@ class _Run:
             self.measured += not found.was_there
 
     def _store_cell(self, task: CellTask, data: bytes) -> CellDone:
-        """Store a cell that a worker returned; a worker on this computer has already stored it."""
+        """Store a cell that a worker returned, unless the worker is on this computer and has already stored it."""
         done = unpacked_cell(data, f"cell {task.key}")
         if done.key != task.key:
             raise ResultError(f"a worker returned a cell other than {task.key}", hint="stop that worker")
@@ -358,7 +358,7 @@ def speeds(cell: CellDone) -> str:
 
 
 def dependency_problem(payload: bytes) -> str:
-    """Return the reason why this worker cannot give the planned figures, or an empty string."""
+    """Return the reason why this worker would give different figures, or an empty string."""
     planned, is_virtual_time = decode_json(payload, tuple[dict[str, dict[str, str]], bool])
     try:
         for kernel, depends_on in planned.items():
@@ -370,7 +370,7 @@ def dependency_problem(payload: bytes) -> str:
 
 
 def have(payload: bytes) -> bytes:
-    """Return those keys in ``payload`` whose cells are in this worker's store. Both lists of keys are JSON."""
+    """Return those keys in ``payload`` whose cells are in this worker's store. Both are lists of keys in JSON."""
     keys = decode_json(payload, list[str])
     return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
 
@@ -402,7 +402,7 @@ def _part(request: SweepRequest, begin: float, end: float) -> Callable[[float], 
 
 
 def _require_sound(cells: Collection[Combination], request: SweepRequest) -> None:
-    """Raises ExperimentError if the lint rejects cells; it says how many, and gives the details of the first."""
+    """Raise ExperimentError if the lint rejects cells. It says how many, and gives the details of the first."""
     refused: list[tuple[str, ExperimentError]] = []
     for cell in watched(cells, len(cells), _part(request, 0.3, 0.7)):
         try:
@@ -425,7 +425,7 @@ def _seconds(cell: Combination, *, is_virtual: bool) -> float:
 
 
 def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
-    """Return the expected number of workers; 0 if it is unknown before the start."""
+    """Return the expected number of workers, or 0 if it is unknown before the start."""
     match spec.kind:
         case ClusterKind.LOCAL:
             return spec.workers or processors()
@@ -438,7 +438,7 @@ def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
 
 
 MOST_RUNS = 30
-"""Maximum number of earlier sweeps in the list; older ones are available by their id."""
+"""Maximum number of earlier sweeps in the list. Older ones are still available by their id."""
 MOST_REASONS = 12
 """Maximum number of reasons that are given for leaving out combinations."""
 
@@ -468,7 +468,7 @@ class LocalDesk(SweepDesk):
     """Sweeps that run on this computer's processors."""
 
     def __init__(self, target: Target, host: Host) -> None:
-        """Take the option ``time`` from ``target`` if it is an embedded kernel; everything else in it is ignored."""
+        """Take the option ``time`` from ``target`` if it is an embedded kernel. Ignore everything else in it."""
         time = target.options.get("time") if target.kind is TargetKind.UML else None
         self._target = parse_target(f"uml:?time={time}" if time else "uml:")
         self._host = host

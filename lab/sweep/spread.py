@@ -1,6 +1,6 @@
-"""Distributes tasks over a pool, a few per worker at a time, and yields their results in order of completion.
+"""Distribute tasks over a pool, a few per worker at a time, and yield their results in order of completion.
 
-``Calls`` serves programs that determine the order of their calls themselves: campaigns, proofs and fleets.
+``Calls`` is for programs that determine the order of their calls themselves, such as campaigns, proofs and fleets.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _pickled_result(payload: bytes) -> bytes:
 
 @contextmanager
 def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
-    """Start the workers of ``cluster``, which has the syntax of ``--cluster``, with default settings.
+    """Start workers with default settings. ``cluster`` has the syntax of the option ``--cluster``.
 
     Raises SpecError if ``cluster`` is invalid, RequirementMissing if Dask is missing, and LabError if a worker has a
     different raidlab version.
@@ -106,14 +106,14 @@ def _computer_and_digest() -> tuple[str, str]:
 
 MOST_TRIES = 2
 AHEAD = 2
-"""Tasks submitted per worker at a time; those that still wait take no memory in the scheduler."""
+"""Number of tasks that each worker has at a time. Tasks that wait for their turn take no memory in the scheduler."""
 POLL_SECONDS = 0.5
 FIT_SECONDS = 120.0
-"""Time for a suitable worker to appear if no connected one is suitable."""
+"""How long to wait for a suitable worker if no connected one is suitable."""
 
 
 class SpreadTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One task; ``payload`` is the argument of the function."""
+    """One task. ``payload`` is the argument of the function."""
 
     key: str
     """Tasks with the same key do the same work."""
@@ -126,18 +126,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     data: bytes = b""
     failure: str = ""
-    """The error message; empty if ``data`` is valid."""
+    """The error message, or an empty string if ``data`` is valid."""
     hint: str = ""
     console: str = ""
     computer: str = ""
     worker: str = ""
-    """The address of the worker; empty if it is unknown because the worker died."""
+    """The address of the worker, or an empty string if it is unknown because the worker died."""
     is_computers_fault: bool = False
-    """Whether the computer is the cause, for example because a program is missing; the attempt then does not count."""
+    """Whether the computer caused the failure, as when a program is missing. Such an attempt does not count."""
 
 
 Call = Callable[[bytes], bytes]
-"""A function at module level, so that workers can import it."""
+"""A function that is at module level, so that workers can import it."""
 
 
 def answered(function: Call, payload: bytes) -> Answer:
@@ -169,12 +169,12 @@ class _Out:
     tries: int = 1
     failed_on: str = ""
     only_on: frozenset[str] = frozenset()
-    """Addresses on which the task may run; empty for any."""
+    """Addresses of the workers on which the task may run, or an empty collection for any."""
     future: Any = None
 
 
 class TaskSpread:
-    """Distributes tasks over the workers of a pool, and repeats failed ones. A pool serves one TaskSpread at a time."""
+    """Distributes tasks over the workers of a pool, and repeats failed tasks. A pool has one TaskSpread at a time."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class TaskSpread:
         on_notice: Callable[[str], None] = lambda _: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``on_state`` receives the numbers of running tasks and of workers that get tasks."""
+        """Take a callback ``on_state`` for the numbers of running tasks and of workers that get tasks."""
         self._pool, self._function = pool, function
         self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled
         self._unfit: set[str] = set()
@@ -255,7 +255,7 @@ class TaskSpread:
             self._send(out)
 
     def _require_fit(self) -> None:
-        """Raises ClusterLost if all workers are excluded and no other one appears within ``FIT_SECONDS``."""
+        """Raise ClusterLost if all workers are excluded and no other worker appears within ``FIT_SECONDS``."""
         if self._fit() or not self._unfit:
             self._lacking_since = None
             return
@@ -299,7 +299,7 @@ class TaskSpread:
         del self._out[name]
         answer = self._answer(future)
         if answer is None:
-            # The answer was lost, with its worker or with the scheduler.
+            # The answer was lost together with its worker or with the scheduler.
             self._send(out)
         elif not answer.failure:
             yield out.task, answer
@@ -317,7 +317,7 @@ class TaskSpread:
         if future.status == "finished":
             try:
                 found = future.result(timeout=60)
-            except Exception:  # the worker that holds the result is gone
+            except Exception:  # the worker that held the result has gone
                 return None
             assert isinstance(found, Answer)
             return found
