@@ -1,4 +1,4 @@
-"""Bundles, which contain results and practice, and are signed so that changes are detected.
+"""Read and write bundles, which contain results and practice and are signed so that changes are detected.
 
 ::
 
@@ -78,7 +78,7 @@ def load_signer(path: Path) -> Ed25519PrivateKey:
 
 
 def is_signed(public_key: str, signature: bytes, data: bytes) -> bool:
-    """Whether ``signature`` is valid for ``data``. An invalid key or a malformed signature gives False."""
+    """Whether ``signature`` is valid for ``data``. False if the key is invalid or the signature is malformed."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -118,7 +118,7 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
 SUFFIX = ".zip"
 KIND = "raidlab-export"
 RESULTS_VERSION, FORMAT_VERSION = 2, 3
-"""Format of bundles that contain only results, which older versions of raidlab can read, and of those with practice."""
+"""The format of bundles that contain only results, which older versions can read, and that of bundles with practice."""
 LESSONS, DRILLS = "lessons", "drills"
 """The folders in a bundle that contain practice."""
 MOST_PRACTICE = 1000
@@ -178,7 +178,7 @@ class Bundle(ResultFiles):
 
 
 def signer_of(store: ResultStore) -> Ed25519PrivateKey:
-    """Return the key that is beside the store's folder, and create it on first use. Raises ResultError."""
+    """Return the key beside the store's folder, and create the key on first use. Raises ResultError."""
     return load_signer(store.root.parent / KEY_NAME)
 
 

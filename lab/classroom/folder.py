@@ -5,10 +5,10 @@ before any other code uses them. The rows of each bundle are cached in a databas
 are evaluated in one query. Only new or changed bundles are read, by several processes in parallel.
 
 Copied measurements are recognised by fingerprints, which are taken from the figures of some cells, from some of fio's
-documents, and from the times in a result. Two independent measurements have no fingerprint in common: latencies are
-means of thousands of values in nanoseconds, and the times include the measured duration of the whole run. So results
-with a common fingerprint are copies of one measurement, even if whitespace, names or all but one of the figures were
-changed. In virtual time, equal figures are expected, so only the times count.
+documents, and from the times in a result. Two independent measurements have no fingerprint in common, because latencies
+are means of thousands of values in nanoseconds, and because the times include the measured duration of the whole run.
+Therefore results with a common fingerprint are copies of one measurement, even if whitespace, names or all but one of
+the figures were changed. In virtual time, equal figures are expected, so only the times count.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ _FEWEST_IOS = 100
 
 
 def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
-    """Yield the fingerprints of a result. ``files`` reads fio's documents; unreadable ones are skipped."""
+    """Yield the fingerprints of a result. ``files`` reads fio's documents. Unreadable documents are skipped."""
     times = [cell.started_utc for cell in record.cells]
     yield _digest("times", [record.created_utc, times, record.timings.total_seconds])
     if record.conditions.is_virtual_time:
@@ -227,7 +227,7 @@ class DrillTry:
     digest: str
     drill: str
     drill_file: str
-    """The digest that lab.drills.schema.file_digest returned, or empty if that version of raidlab did not record it."""
+    """The digest that lab.drills.schema.file_digest returned, or empty if the version of raidlab did not record it."""
     seed: str
     began_utc: str
     ended_utc: str
@@ -239,7 +239,7 @@ class DrillTry:
     hints: int
     resets: int
     exam_attempt: int
-    """0 for practice."""
+    """The number of the attempt at an exam, or 0 for practice."""
     exam_over_minutes: float
     """Minutes beyond the time limit."""
     mistakes: tuple[str, ...]
@@ -267,7 +267,7 @@ class LessonTry:
     is_passed: bool
     steps_done: int
     last_done_utc: str
-    """When the last step was done; empty if none has been done."""
+    """When the last step was done, or an empty string if no step has been done."""
     all_hints: tuple[str, ...]
     """Steps for which all hints were used."""
     by_lab: tuple[str, ...]
@@ -368,7 +368,7 @@ def _shown(value: object) -> object:
 
 
 def _outcome(work: DrillOutcome) -> tuple[object, ...]:
-    """Return the columns of ``DrillTry`` after the file. Those that are not set here are fields of the outcome."""
+    """Return the columns of ``DrillTry`` after the file. Columns that are not set here are fields of the outcome."""
     own: dict[str, object] = {
         "outcome": work.id,
         "digest": work_digest(work),
@@ -447,7 +447,7 @@ def duckdb_module() -> Any:
 
 @contextmanager
 def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]:
-    """Hold the lock of ``place``, shared or exclusive. ``on_wait`` is called if it is not free. Raises OSError."""
+    """Hold the lock of ``place``, shared or exclusive. If it is not free, ``on_wait`` is called. Raises OSError."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(place / _LOCK, how))
@@ -460,7 +460,7 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
 MOST_PROCESSES = 4
 """Maximum number of processes that read bundles. With 50 MiB each, the total remains far below 1 GiB."""
 _FEW, _FEW_BYTES = 64, 16 * MIB
-"""Up to this number and total size, one process reads the bundles faster than several processes can start."""
+"""One process reads up to this number of bundles, of up to this total size, faster than several processes can start."""
 _AT_ONCE = 10
 """Number of bundles in one job of a process."""
 _STORE_AFTER, _STORE_AFTER_SECONDS = 250, 5.0
@@ -473,7 +473,7 @@ OnProgress = Callable[[str, float], object]
 def open_class(
     folder: Path, cache: Path, *, on_progress: OnProgress = lambda _what, _fraction: None, processes: int | None = None
 ) -> Iterator[DuckDBPyConnection]:
-    """Open the bundles of ``folder`` as tables. Those that have not changed are taken from ``cache``.
+    """Open the bundles of ``folder`` as tables. Unchanged bundles are taken from ``cache``.
 
     If ``processes`` is None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``.
 
@@ -501,7 +501,7 @@ def open_class(
             database = opened(SHARED)
             if any(_changes(folder, database)) or _is_new(database):
                 database = opened(ALONE)
-                # Compare again: the previous holder of the lock may have read the changes.
+                # Compare again, because the previous holder of the lock may have read the changes.
                 outdated, new = _changes(folder, database)
                 _bring_up_to_date(database, place, outdated, new, on_progress, processes)
             yield database
@@ -536,7 +536,7 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], lis
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
     """Return the size, and the time of the last change to the contents or the permissions.
 
-    For a broken symbolic link, these are those of the link.
+    For a broken symbolic link, they are the link's own.
     """
     try:
         found = entry.stat()

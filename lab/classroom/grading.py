@@ -78,7 +78,7 @@ class CountedWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A lesson or drill that counts."""
 
     name: str
-    """Its id, or ``lesson`` or ``drill`` with the number at the beginning of the id, such as ``drill 11``."""
+    """The work's id, or ``lesson`` or ``drill`` with the number at the beginning of the id, such as ``drill 11``."""
     attempt: Way | None = msgspec.field(name="try", default=None)
     weight: Points = 1.0
     due: datetime.date | None = None
@@ -101,7 +101,7 @@ class Worth:
 
     points: float
     late_by: str = ""
-    """The due date if the work was finished later, otherwise empty."""
+    """The due date if the work was finished later, or otherwise an empty string."""
 
 
 def read_scale(name: str) -> Scale:
@@ -201,7 +201,9 @@ _HEADINGS = {
     "key": ("key",),
     "seed": ("seed",),
 }
-"""The headings accepted for each field, most preferred first. Beside ``SIS User ID``, ``ID`` is Canvas's own number."""
+"""The headings accepted for each field, with preferred ones first. Next to ``SIS User ID``, ``ID`` is Canvas's own
+number.
+"""
 _SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
 
 
@@ -230,7 +232,9 @@ class Assignment:
     owners: Mapping[str, Student]
     """The student who owns each file."""
     problems: tuple[str, ...] = ()
-    """Messages about bundles that match no student or several students, and about keys that differ from the roster."""
+    """Messages about bundles that match no student or several students, and about keys that differ from those on the
+    roster.
+    """
 
 
 def read_roster(path: Path) -> tuple[Student, ...]:
@@ -262,7 +266,7 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
         known = [word for word in words if word in places]
         if known:
             found[name] = places[known[0]]
-    # If Canvas's export does not have the ids of the school, Canvas's own number serves as both.
+    # If Canvas's export does not contain the school's ids, Canvas's own number serves as both.
     if found.get("canvas_id") == found.get("id") and "student" not in places:
         found.pop("canvas_id", None)
     if "id" not in found or not {"name", "last"} & found.keys():
@@ -353,7 +357,7 @@ def _problems(
 
 
 def _words_of(student: Student) -> list[list[list[str]]]:
-    """Return the word sequences that identify a student in a file name, in four ranks, the most reliable first."""
+    """Return the word sequences that identify a student in a file name, in four ranks, with the most reliable first."""
     names = _split(student.name)
     joined = [["".join(names)], ["".join(reversed(names))]] if len(names) > 1 else []
     of_file = [_split(student.file.removesuffix(SUFFIX))] if student.file else []
@@ -466,7 +470,7 @@ def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Ass
 def grading_sheet(
     found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None, scale: Scale | None = None
 ) -> str:
-    """Return the sheet as CSV, with students, times, lessons, drills, points by the scale, copies and problems."""
+    """Return the sheet as CSV, with students, times, lessons, drills, points on the scale, copies and problems."""
     lessons, drills, work = _work_of(found, scale)
     head = ["name", "id", "email"] if students else []
     head += ["file", "key", "last work UTC", "lessons passed", "lessons"]
@@ -541,7 +545,7 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
 
 
 class _Notes:
-    """Notes about content that several bundles have in common, by file."""
+    """Notes, by file, about content that several bundles have in common."""
 
     def __init__(self, found: ClassView) -> None:
         self._notes: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}

@@ -75,13 +75,15 @@ class TryStatistics:
     """Statistics of one attempt per student at one drill."""
 
     saved: Share
-    """Attempts with the verdict 'saved', in which nothing was written before commit and the array is as required."""
+    """Attempts with the verdict 'saved', in which nothing was written before the commit and the array is as
+    required.
+    """
     have_data: Share
-    """Attempts after which all recoverable data exist, even if they were at risk."""
+    """Attempts after which all recoverable data exist, even if the data were at risk."""
     saved_percent: float
     """Median of the percentages of the data that were saved."""
     wrote_first: int
-    """Number of students who wrote to the member disks before commit."""
+    """Number of students who wrote to the member disks before the commit."""
     minutes: Estimate
     all_minutes: tuple[float, ...]
     """Minutes of all students, in ascending order."""
@@ -136,7 +138,7 @@ class SharedSeed:
 
     what: str
     seed: str
-    """Empty if no seed was used, in which case everybody has the same answers."""
+    """The seed. It is empty if no seed was used, in which case everybody has the same answers."""
     files: tuple[str, ...]
 
 
@@ -272,7 +274,7 @@ def _seeds(work: Sequence[Work]) -> Iterable[SharedSeed]:
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """The ratios of one array and workload over the class: the IOPS of each result divided by those of its baseline."""
+    """The ratios of one array and workload over the class, each a result's IOPS divided by those of its baseline."""
 
     experiment: str
     array: str
@@ -294,7 +296,7 @@ class ClassRow:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A workload that was not measured on the baseline in some results, so that these give no ratio."""
+    """A workload that was not measured on the baseline in some results, so that these results give no ratio."""
 
     experiment: str
     workload: str
@@ -404,7 +406,7 @@ MOST_NAMES = 8
 
 
 def practice_tables(practice: ClassPractice) -> Iterator[Table]:
-    """Yield the tables of drills by first and by best attempt, of mistakes, and of lessons, except for empty ones."""
+    """Yield the tables of drills by first and by best attempt, of mistakes, and of lessons, omitting empty tables."""
     if practice.drills:
         yield _drill_table("Drills: each student's first attempt", [(each, each.first) for each in practice.drills])
         yield _drill_table("Drills: each student's best attempt", [(each, each.best) for each in practice.drills])

@@ -1,1 +1,1 @@
-"""Runs scripts that reproduce findings in md and mdadm, on several kernels and versions of mdadm."""
+"""Run scripts that reproduce findings in md and mdadm, on several kernels and versions of mdadm."""

@@ -1,4 +1,4 @@
-"""The command ``raidlab findings``, which runs scripts that reproduce findings on several kernels and mdadms."""
+"""The command ``raidlab findings`` runs scripts that reproduce findings on several kernels and versions of mdadm."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(
     """Run scripts on blank disks, on every kernel with every mdadm, and print how often each finding was reproduced.
 
     A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already contains
-    are not repeated, unless the script has changed. Arrays start read-only in half of the runs; independently of that,
+    are not repeated, unless the script has changed. Arrays start read-only in half of the runs. Independently of that,
     udev is running in half of them.
     """
     context = current()
@@ -45,7 +45,7 @@ def run(
         hint = f"give at least one: raidlab findings run docs/findings/*.sh {_OUTPUT}"
         raise SpecError("no script was given", hint=hint)
     if output is None:
-        # There is no default file: it would contain the runs of earlier calls, which would then not be repeated.
+        # There is no default file, because runs of earlier calls would be in it and would therefore not be repeated.
         raise SpecError("no file was given for the record of the runs", hint=f"add {_OUTPUT}, or another file name")
     chosen = [read_script(path) for path in scripts]
     names = [script.name for script in chosen]
@@ -92,7 +92,7 @@ def show(
 
 
 def _machine(context: Context, kernel: str, mdadm: str) -> Target:
-    """Return the target that the user chose, or else qemu:, with this kernel and mdadm."""
+    """Return the target that the user chose, or qemu: by default, with this kernel and mdadm."""
     target = context.target if named_target() else parse_target("qemu:")
     if not target.is_embedded:
         raise SpecError(

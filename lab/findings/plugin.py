@@ -1,4 +1,4 @@
-"""The command that the runner of findings' scripts adds to raidlab."""
+"""The command for running findings' scripts, as a plugin of raidlab."""
 
 from __future__ import annotations
 

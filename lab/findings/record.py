@@ -74,7 +74,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     said: str
-    """The last line that the script printed, or the reason why it did not end."""
+    """The last line that the script printed, or the reason why the script did not end."""
     seconds: SecondsOrZero
     """Duration by the machine's clock."""
     starts_read_only: bool
@@ -104,7 +104,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def column(self) -> str:
-        """The table column of this cell: its kernel's series as ``Linux 6.12``, or ``UML 6.1`` if it is embedded."""
+        """The table column of this cell, which is its kernel's series: ``Linux 6.12``, or ``UML 6.1`` if embedded."""
         release = re.match(r"\d+\.\d+", self.kernel)
         kind = "UML" if parse_target(self.target).kind is TargetKind.UML else "Linux"
         return f"{kind} {release[0] if release else self.kernel}"
@@ -141,7 +141,7 @@ def read_script(path: Path) -> Script:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record; it is empty if the file does not exist. Raises SpecError if the file is not such a record."""
+    """Read a record. Return an empty one if the file does not exist. Raises SpecError if the file is not a record."""
     if not os.path.lexists(path):
         return Record()
     found = read_own_json(path, Record)
@@ -159,7 +159,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def words_of(cells: Sequence[Cell]) -> str:
-    """Describe the outcomes of one script on one kernel; mdadm versions with the same outcomes share an entry."""
+    """Describe the outcomes of one script on one kernel. mdadm versions with the same outcomes share an entry."""
     groups: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.mdadm_version):
         kinds = {run.outcome for run in cell.runs}

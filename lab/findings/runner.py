@@ -1,4 +1,4 @@
-"""Runs scripts of findings on machines that raidlab starts. A machine with leftovers of a run is not used again."""
+"""Run scripts of findings on machines that raidlab starts. A machine with leftovers of a run is not used again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exit 1
 _BLANK = 'for disk; do blkdiscard --force --zeroout "$disk" || exit; done'
 _BLOCK_DEVICES = "/sys/block"
 _DMSETUP_WARNING = "Udev is running and DM_DISABLE_UDEV"
-"""A warning of dmsetup when the scripts finally remove their dm devices; it does not explain an outcome."""
+"""A warning that dmsetup prints when the scripts finally remove their dm devices. It does not explain an outcome."""
 
 
 def measure(
@@ -60,7 +60,7 @@ def measure(
         disks = specs(max(script.disks for script, _ in due), DiskKind.FILE, size_bytes=DISK_BYTES)
         with (
             open_lab(target, host, wanted=disks, on_notice=on_notice, on_machine=on_machine) as lab,
-            # Close the machine before the lab stops arrays: its disks are discarded, and a hung array never stops.
+            # Close the machine before the lab stops arrays. Its disks are discarded, and a hung array never stops.
             closing(lab.machine),
         ):
             machine = ScriptMachine(lab.machine, [disk.node for disk in lab.disks])
@@ -76,7 +76,7 @@ def measure(
 
 
 def _due(scripts: Sequence[Script], target: Target, repeats: int, output: Path) -> list[tuple[Script, int]]:
-    """Return the runs that are missing from the record: the first run of each script, then the second, and so on."""
+    """Return the runs that are missing from the record, beginning with the first run of each script."""
     record = read_record(output)
     cells = [(script, record.cell(script, str(target))) for script in scripts]
     return [

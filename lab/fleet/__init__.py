@@ -1,1 +1,1 @@
-"""Simulates the data loss of a fleet of arrays over years, from measured rebuilds and published drive lifetimes."""
+"""Simulate the data loss of a fleet of arrays over years, from measured rebuilds and published drive lifetimes."""

@@ -1,4 +1,4 @@
-"""``raidlab fleet``: the data loss of a fleet of arrays, for all variants in its file side by side."""
+"""``raidlab fleet`` shows the data loss of a fleet of arrays, for all variants in its file side by side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lab.units import human_bytes
 Figures = Mapping[str, tuple[FleetModel, LossFigures]]
 
 _MOST_DIGITS = 1e15
-"""Values from here on are shown as a power of ten."""
+"""Values of at least this are shown as a power of ten."""
 
 _WHY_NOT_MTTDL = """\
 MTTDL is a mean over unlimited time in which nothing ages and only whole drives fail. It assumes no latent defects, no
@@ -58,9 +58,9 @@ def fleet(
         ),
     ] = None,
     trials: Annotated[
-        int | None, number(TrialCount, help="Number of arrays to simulate; more give narrower intervals.")
+        int | None, number(TrialCount, help="Number of arrays to simulate. More arrays give narrower intervals.")
     ] = None,
-    seed: Annotated[int | None, number(Seed, help="Seed of the random numbers; 0 or more.")] = None,
+    seed: Annotated[int | None, number(Seed, help="Seed of the random numbers, 0 or more.")] = None,
     workers: Annotated[int | None, number(JobCount, help="Number of processes; by default, one per processor.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
@@ -135,7 +135,7 @@ def _array_words(spec: FleetSpec) -> str:
 def fleet_text(spec: FleetSpec, found: Figures) -> str:
     """Return the tables of a fleet and its variants."""
     years = f"{spec.years:g} years" if spec.years != 1 else "a year"
-    # A variant may have a different number of years, which a common heading cannot state.
+    # A variant may have a different number of years, so a common heading cannot state the number.
     span = years if all(model.years == spec.years for model, _ in found.values()) else "its years"
     head = [f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"]
     if spec.source:
@@ -174,7 +174,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 
 
 def _assumptions(found: Figures) -> Iterator[str]:
-    """Yield what the variants count, and the formula of their MTTDL. Variants with the same text share a line."""
+    """Yield what the variants count, and the formulas of their MTTDL. Variants with the same text share a line."""
     for word, texts in (
         ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
         ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),
@@ -189,7 +189,7 @@ def _shares(figures: LossFigures) -> list[str]:
 
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
-    """Return bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
+    """Yield bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
     more = "More --trials narrow this." if figures.is_biased else "More --trials, or run.method=biased, narrow this."
     return [
         f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "

@@ -1,14 +1,14 @@
-"""Simulates the failures, rebuilds and losses of blocks of arrays by discrete events, and derives figures from sums.
+"""Simulate the failures, rebuilds and losses of blocks of arrays by discrete events, and derive figures from sums.
 
 All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
-step. Some quantities are not drawn. The number of latent defects on a drive is Poisson at any time (Elerath and Pecht's
-"usage dependent data corruptions"). Its mean is their rate times the hours since each place was last read, so
-probabilities are added instead of counts. Whether people lose the data of a stopped array is not drawn either.
+step. Some quantities are not drawn. At any time, the number of latent defects on a drive is Poisson (Elerath and
+Pecht's "usage dependent data corruptions"). The mean is the rate of defects times the hours since each place was last
+read, so probabilities are added instead of counts. Whether people lose the data of a stopped array is not drawn either.
 
 Rare losses are estimated by importance sampling. An *episode* begins when a member fails in an array without failed
 members, and ends when all members are rebuilt. The main path of an array has the true distribution. At the beginning of
-each episode it creates a copy of itself, in which the hazards of groups with failed members are multiplied until the
-episode ends, and whose losses are weighted with the likelihood ratio (failure biasing: Lewis and Böhm, Nuclear
+each episode, a copy of the array is made. In the copy, the hazards of groups with failed members are multiplied until
+the episode ends, and losses are weighted with the likelihood ratio (failure biasing: Lewis and Böhm, Nuclear
 Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5, 1995). Only the losses of copies are counted. The sum of
 the weighted losses over an array's episodes has the same mean as a count on the main path, because each copy starts in
 the state of the main path. A weight covers only one episode, so weights remain bounded over any number of years.
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     """Arrays before a failure, the member that fails, and the time."""
 
 UP, WAITING, REBUILDING = 0, 1, 2
-"""States of a member. WAITING, which is used only if rebuilds share a rate, means that its rebuild has not begun."""
+"""States of a member. WAITING means that its rebuild has not begun, and is used only if rebuilds share a rate."""
 
 
 @dataclass(slots=True)
 class Arrays:
-    """The state of a block of arrays; the last axis of every field is the array.
+    """The state of a block of arrays. The last axis of every field is the array.
 
     Times are hours since the array was new.
     """
 
     trial: Columns
-    """(arrays,) Number of the array in the block; copies of one array have the same number."""
+    """(arrays,) Number of the array in the block. Copies of one array have the same number."""
     due: Floats
     """(members, arrays) Time of the next event of a member: its failure, or the start or end of its rebuild."""
     born: Floats
@@ -69,11 +69,13 @@ class Arrays:
     ready: Floats
     """(spares, arrays) Time at which each spare is available."""
     factor: Floats | None = None
-    """(members, arrays) Factor for the hazard of the drive; None if it is 1 for all."""
+    """(members, arrays) Factor for the hazard of the drive, or None if it is 1 for all."""
     pulled: Any = None
-    """(members, arrays) bool: whether this good drive is pulled by mistake at its next event; None without errors."""
+    """(members, arrays) bool: whether this good drive is pulled by mistake at its next event, or None without
+    errors.
+    """
     work: Floats | None = None
-    """(members, arrays) Remaining hours of rebuild at full rate; None if rebuilds do not share the rate."""
+    """(members, arrays) Remaining hours of rebuild at full rate, or None if rebuilds do not share the rate."""
     seen: Floats | None = None
     """(groups, arrays) Time at which ``work`` was up to date."""
     before: Floats | None = None
@@ -84,7 +86,7 @@ class Arrays:
     """(arrays,) Factor for the hazards of all members in groups with a failed member."""
 
     def take(self, columns: Any) -> Arrays:
-        # take() and not an index, which would make the array axis outermost in memory and sums over members slower.
+        # Use take(), because an index would make the array axis outermost in memory, and sums over members slower.
         values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         taken: dict[str, Any] = {
             name: None if value is None else value.take(columns, axis=-1) for name, value in values.items()
@@ -96,10 +98,10 @@ class Arrays:
         return len(self.trial)
 
     def next_events(self) -> tuple[Floats, Columns]:
-        """Return the time and member of each array's next event; of simultaneous events, that of the first member."""
+        """Return the time and member of each array's next event. Of simultaneous events, the first member's counts."""
         due = self.due
         when: Floats = due.min(axis=0)
-        # The same result as argmin on this axis, in a tenth of the time.
+        # This gives the same result as argmin on this axis, in a tenth of the time.
         ranks = numpy.arange(len(due), 0, -1, dtype=numpy.int16)[:, None]
         return when, len(due) - ((due == when) * ranks).max(axis=0).astype(numpy.intp)
 
@@ -167,7 +169,7 @@ def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
 
 
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
-    """Return (members, arrays) bool, true for the members whose hazard is multiplied: those up in a degraded group."""
+    """Return (members, arrays) bool, true for the members with multiplied hazard, which are up in a degraded group."""
     is_up = arrays.state == UP
     if model.groups == 1:
         return is_up
@@ -188,11 +190,11 @@ def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
 def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, aim: float) -> None:
     """Multiply the hazards of degraded groups so that ``aim`` failures are expected before the next rebuild ends.
 
-    Other groups of the array keep their hazards, since a failure there loses no data and only adds work and variance.
+    Other groups of the array keep their hazards, because a failure there loses no data and only adds work and variance.
 
     The end of the rebuild is already drawn, so no weight grows by more than e to the power of ``aim`` in one such
     window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
-    have been settled. Failures after the end of the window are not drawn, since this function is called again then.
+    have been settled. Failures after the end of the window are not drawn, because this function is called again then.
     """
     if arrays.before is None:
         return
@@ -232,8 +234,8 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
 
     Args:
         model: the model with its scrubs.
-        hours_clean: hours since the drive was new or read from end to end, any shape.
-        scrub_phase_hours: hours since the last periodic scrub began, of that shape or one that broadcasts to it.
+        hours_clean: hours since the drive was new or was last read from end to end, in any shape.
+        scrub_phase_hours: hours since the last periodic scrub began, in that shape or in one that broadcasts to it.
     """
     match model.scrub.kind:
         case ScrubKind.PERIODIC:
@@ -294,7 +296,7 @@ BIASED_WRONG_DISK = 0.25
 _LEAST_SHARE = 0.75
 """Finished arrays are removed when less than this share of the arrays is still simulated."""
 _MOST_HELD = 1 << 17
-"""Maximum number of members of arrays that wait for their copies; each takes about a hundred bytes."""
+"""Maximum number of members in arrays that wait for their copies. Each takes about a hundred bytes."""
 
 
 def simulate_block(model: FleetModel, block: Block) -> BlockSums:
@@ -394,14 +396,14 @@ class _Walk:
         return values[groups * self._model.group_members + self._inside, columns]
 
     def _weights(self, columns: Any) -> Floats:
-        """Return the likelihood ratio of the past, true over sampled distribution. The weights must be settled."""
+        """Return the likelihood ratio of the past (true distribution over sampled one). Weights must be settled."""
         if self._arrays.log_weight is None:
             return numpy.ones(len(self._arrays.trial[columns]))
         found: Floats = numpy.exp(self._arrays.log_weight[columns])
         return found
 
     def _lose(self, cause: Cause, columns: Columns, chance: Any, lost_bytes: Any) -> None:
-        """Record a loss of data with a probability; ``lost_bytes`` is the mean and includes the probability."""
+        """Record a loss of data with a probability. ``lost_bytes`` is the mean, and includes the probability."""
         arrays = self._arrays
         if self._send is None:
             weights = self._weights(columns)
@@ -438,12 +440,12 @@ class _Walk:
     def _weigh_failure(self, columns: Columns, groups: Columns, pulled: Any) -> None:
         """Update the weight for a drive failure with a multiplied hazard.
 
-        The hazard is not multiplied for drives that are pulled.
+        For drives that are pulled, the hazard is not multiplied.
         """
         arrays = self._arrays
         if arrays.log_weight is None or arrays.bias is None:
             return
-        # The first failure of a group has the true hazard, and that of an episode is on the main path.
+        # A group's first failure has the true hazard, and an episode's first failure is on the main path.
         is_drawn = ~pulled & (arrays.failed[groups, columns] > 0)
         arrays.log_weight[columns] -= numpy.where(is_drawn, numpy.log(arrays.bias[columns]), 0)
 
@@ -511,7 +513,7 @@ class _Walk:
             self._err(columns[~pulled], slots[~pulled] // model.group_members, begins[~pulled])
 
     def _err(self, columns: Columns, groups: Columns, when: Floats) -> None:
-        """Draw whether a good drive of the same group is pulled by mistake at a replacement."""
+        """Draw whether, at a replacement, a good drive of the same group is pulled by mistake."""
         model, arrays = self._model, self._arrays
         if not model.wrong_disk:
             return
@@ -546,7 +548,7 @@ class _Walk:
             if arrays.work is not None:
                 work = self._of_group(arrays.work, columns, groups)
                 left = numpy.where(state == WAITING, left, 0) + work * model.tolerance
-            # The rebuild reads a place at half of its time on average.
+            # On average, a rebuild reads a place when half of the rebuild's time has passed.
             hours = hours + numpy.maximum(numpy.where(is_up, numpy.inf, left).min(axis=0), 0) / 2
         mean = numpy.where(is_up, model.defects_per_hour * hours + model.read_errors_per_byte * model.disk_bytes, 0)
         mean = mean.sum(axis=0)
@@ -631,7 +633,7 @@ class Cause(IntEnum):
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """Sum, sum of squares and maximum of a figure over arrays. All are 0 if no event was seen."""
+    """The sum, sum of squares and maximum of a figure over arrays. All are 0 if no event was seen."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -642,7 +644,7 @@ class Moments(msgspec.Struct, frozen=True):
 
     @property
     def seen(self) -> float:
-        """The number of events of equal weight that would have this sum and variance; without weights, the count."""
+        """The number of events of equal weight that would give this sum and variance (without weights, the count)."""
         return self.total**2 / self.squares if self.squares else 0.0
 
 
@@ -667,12 +669,12 @@ class BlockSums(msgspec.Struct, frozen=True):
     cause_bytes: ByCause = _NEVER
     copies: int = 0
     copy_weights: float = 0.0
-    """Sum of the final weights of copies; their mean is 1."""
+    """Sum of the final weights of copies, whose mean is 1."""
     copy_squares: float = 0.0
 
 
 def summed(parts: Iterable[BlockSums]) -> BlockSums:
-    """Add these sums in the order of their blocks, since floating-point sums depend on the order."""
+    """Add these sums in the order of their blocks, because floating-point sums depend on the order."""
     whole = BlockSums()
     for part in parts:
         whole = BlockSums(*map(_plus, msgspec.structs.astuple(whole), msgspec.structs.astuple(part)))
@@ -693,7 +695,7 @@ class LossTally:
         self._copies, self._weights, self._squares = 0, 0.0, 0.0
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
-        """Record losses with probability ``chance``; each is the array's first with probability ``alive``."""
+        """Record losses with probability ``chance``. Each is the array's first with probability ``alive``."""
         numpy.add.at(self._losses[cause], trials, weights * chance)
         numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
         numpy.add.at(self._first[cause], trials, weights * alive * chance)
@@ -733,11 +735,11 @@ _Z = 1.959963984540054
 _DENSE = 0.05
 """Events are not rare if the square of their sum, divided by the trials, is at least this share of the squares."""
 _SELDOM = 10.0
-"""The interval of a cause seen less often is wider than a factor of two in both directions."""
+"""If a cause is seen less often than this, its interval spans more than a factor of two in both directions."""
 _LEAST = 1e-100
-"""A smaller mean is shown as a bound, since the squares of such weights are below the range of floating point."""
+"""A smaller mean is shown as a bound, because the squares of such weights are below the range of floating point."""
 MOST_NINES = 300.0
-"""Replaces an infinite number of nines."""
+"""Shown in place of an infinite number of nines."""
 
 
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
@@ -757,7 +759,7 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
 
 
 def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
-    """Return the interval of the mean over independent arrays, for rare events or by the normal distribution.
+    """Return the interval of the mean over independent arrays, by the normal distribution or that for rare events.
 
     ``one`` is the maximum weight of one event, used if none was seen.
     """
@@ -785,15 +787,16 @@ def most_lost(model: FleetModel) -> dict[Cause, float]:
 def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
     """Return the interval of a mean to which causes with very different sizes and frequencies contribute.
 
-    The variance of the sum says nothing about a cause that was rarely seen. So each cause has its own interval, causes
-    never seen have a common one, and the distances from the estimates to the limits are added in quadrature (MOVER: Zou
-    and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is used.
+    The variance of the sum says nothing about a cause that was rarely seen. Therefore each cause has its own interval,
+    causes never seen have a common interval, and the distances from the estimates to the limits are added in quadrature
+    (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is
+    used.
 
     Args:
-        whole: of all causes together.
-        causes: of each cause.
+        whole: the moments of all causes together.
+        causes: the moments of each cause.
         trials: number of independent arrays.
-        most: possible causes, and the maximum of one event.
+        most: the possible causes, with the maximum of one event.
     """
     found = mean_of(whole, trials, max(most.values()))
     parts = [mean_of(causes[cause], trials) for cause in most if causes[cause].total]
@@ -850,7 +853,7 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
 def mttdl_years(model: FleetModel) -> float:
     """Compute the mean time to data loss of one array, for constant rates of failure and repair and no other errors.
 
-    Drives of bad lots count with their share. All failed drives are repaired at the same time.
+    The failure rate includes the share of drives from bad lots. All failed drives are repaired at the same time.
     """
     life = model.life.mean_hours / model.hazard_scale
     repair = max(model.repair_hours, 1e-9)
@@ -870,7 +873,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
     if model.tolerance:
         hours = f"{repair:.5g} h"
         factors.append(hours if model.tolerance == 1 else f"({hours})^{model.tolerance}")
-    # Failed drives are repaired simultaneously.
+    # All failed drives are repaired at the same time.
     ways = math.factorial(model.tolerance)
     hours_of = math.log(ways) + lost * math.log(life) - model.tolerance * math.log(repair) - math.log(model.groups)
     hours_of -= math.fsum(math.log(model.group_members - failed) for failed in range(lost))

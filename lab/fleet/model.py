@@ -1,4 +1,4 @@
-"""Files of fleets, and the numeric model of a fleet: drive lifetimes, rebuilds, scrubs, spares and human errors.
+"""Files of fleets, and the numeric model of a fleet with drive lifetimes, rebuilds, scrubs, spares and human errors.
 
 A ``FleetModel`` is the complete input of the engine, so any process can simulate a block of arrays from it and the
 number of the block. Times are in hours, and sizes are in bytes.
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 HOURS_PER_YEAR = 365.25 * 24
 MOST_YEARS = 1e300
-"""Maximum MTTDL, because that of 64 copies is beyond the range of floating point."""
+"""Maximum MTTDL, because the MTTDL of 64 copies is beyond the range of floating point."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A duration, either a Weibull distribution shifted by ``location_hours`` or measured values."""
+    """The distribution of a duration: a Weibull distribution shifted by ``location_hours``, or measured values."""
 
     shape: float = 1.0
     scale_hours: float = 0.0
@@ -52,9 +52,9 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def most_renewals(self, hours: float, factor: float = 1.0) -> float:
         """Return an upper bound for the mean number of consecutive lifetimes that end within these hours.
 
-        It is Lorden's bound t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of independent
-        trials, each of which must end within the hours. ``factor`` multiplies the hazard. The bound does not apply to
-        measured values.
+        The bound is Lorden's, t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of
+        independent trials, each of which must end within the hours. ``factor`` multiplies the hazard. The bound does
+        not apply to measured values.
         """
         scale: float = self.scale_hours / factor ** (1 / self.shape)
         mean, square = math.gamma(1 + 1 / self.shape), math.gamma(1 + 2 / self.shape)
@@ -94,8 +94,8 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
 class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of array over a number of years.
 
-    Its ``groups`` have equal size, and the loss of one group is the loss of the array. Parity arrays and
-    mirrors are one group; RAID 10 with two copies has one group for each pair.
+    Its ``groups`` have equal size, and the loss of one group is the loss of the array. Parity arrays and mirrors are
+    one group. RAID 10 with two copies has one group for each pair.
     """
 
     groups: int
@@ -108,7 +108,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: float
 
     life: Spread
-    """Time from the first hour of a drive to its failure; ``values_hours`` and ``location_hours`` are not used."""
+    """Time from the first hour of a drive to its failure. ``values_hours`` and ``location_hours`` are not used."""
     rebuild: Spread
     shares_rate: bool = False
     """Whether simultaneous rebuilds in one group share the rate of one (each of two takes twice as long)."""
@@ -127,11 +127,11 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     counts_new_defects: bool = True
     """Whether defects that occur during the rebuild are counted, too."""
     rebuild_clears: bool = True
-    """Whether a rebuild reads every member from end to end, and so finds its defects like a scrub."""
+    """Whether a rebuild reads every member from end to end and finds its defects, the way a scrub does."""
     scrub: Scrubbing = Scrubbing()
 
     wrong_disk: float = 0.0
-    """Probability at each replacement of a drive that a good one of the same group is pulled."""
+    """Probability that, at each replacement of a drive, a good drive of the same group is pulled."""
     loses_data: float = 1.0
     """Probability that people cannot restore an array that stopped because a good drive was pulled."""
 
@@ -140,7 +140,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     bad_factor: float = 1.0
     """Factor for the hazard of drives from bad lots."""
     lots: int = 1
-    """Number of lots of an array's first drives; each replacement is from a separate lot."""
+    """Number of lots of an array's first drives. Each replacement is from a separate lot."""
 
     seed: int = 1
     is_biased: bool = True
@@ -177,16 +177,16 @@ class Block(msgspec.Struct, frozen=True):
 MOST_TRIALS = 10**9
 MOST_HOURS = 10**9
 MOST_REPLACED = 1000
-"""Limit for the mean number of drive failures of one array in its years; simulating them in sequence takes time."""
+"""Limit for the mean number of drive failures of one array in its years. Simulating them in sequence takes time."""
 MOST_FAILURES = 10**10
-"""Limit for the number of drive failures in all simulated arrays, which take hours to simulate."""
+"""Limit for the number of drive failures in all simulated arrays. It takes hours to simulate this many."""
 
 Hours = Annotated[float, msgspec.Meta(ge=1e-3, le=MOST_HOURS)]
 HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
 LifeHours = Annotated[float, msgspec.Meta(ge=100, le=MOST_HOURS)]
-"""Scale of a drive's lifetime. In accelerated tests some drives last only weeks, but none fails sooner."""
+"""Scale of a drive's lifetime. In accelerated tests, some drives last only weeks, but no drive fails sooner."""
 LifeShape = Annotated[float, msgspec.Meta(ge=0.4, le=20)]
-"""Shape of a drive's lifetime. Published fits have 0.7 to 1.5; with less, nearly all drives would fail in their first
+"""Shape of a drive's lifetime. Published fits have 0.7 to 1.5. With less, nearly all drives would fail in their first
 hours.
 """
 TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
@@ -195,7 +195,7 @@ TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
 def within(value: float, kind: Any, what: str) -> float:
     """Return ``value`` if it is within the bounds of ``kind``.
 
-    Otherwise raises SpecError, with the bounds in its message because errors from Structs are shown without hints.
+    Otherwise raises SpecError. Its message contains the bounds, because errors from Structs are shown without hints.
     """
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
@@ -210,7 +210,7 @@ TB = 10**12
 
 
 class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A Weibull distribution of hours; with shape 1 the rate is constant."""
+    """A Weibull distribution of hours. With shape 1, the rate is constant."""
 
     shape: Annotated[float, msgspec.Meta(ge=0.2, le=20)]
     scale_hours: Hours
@@ -274,7 +274,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             within(hours, Hours, f"rebuild.hours[{number}]")
 
     def spread(self, disk_bytes: float, measured: Measured) -> Spread:
-        """Return the distribution for the engine. At a measured rate the duration depends on the drive's size.
+        """Return the distribution for the engine. At a measured rate, the duration depends on the drive's size.
 
         Raises the errors of ``measured``.
         """
@@ -306,9 +306,9 @@ class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     defects_per_hour: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Rate of latent defects of one drive."""
     defect_bytes: Annotated[int, msgspec.Meta(ge=1, le=1024**3)] = 4096
-    """Size of a defect, from one byte to the largest stripes."""
+    """Size of a defect, from one byte up to the largest stripes."""
     read_error_bits: Annotated[float, msgspec.Meta(ge=10**9, le=10**21)] | None = None
-    """At most one sector is unreadable in this number of bits read; data sheets give 1e14 to 1e17. Use it for fleets
+    """At most one sector is unreadable in this number of bits read. Data sheets give 1e14 to 1e17. Use this for fleets
     without latent defects.
     """
     counts_new_defects: bool = True
@@ -350,7 +350,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Production lots, some of which are bad; the drives of one lot have the same hazard."""
+    """Production lots, some of which are bad. The drives of one lot have the same hazard."""
 
     bad_share: Share
     factor: Annotated[float, msgspec.Meta(ge=1, le=1000)]
@@ -370,7 +370,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Parameters of the simulation."""
 
     trials: TrialCount = 200_000
-    """Number of arrays; more of them give narrower intervals, independent of the fleet's size."""
+    """Number of arrays to simulate, independent of the fleet's size. More arrays give narrower intervals."""
     seed: Seed = 1
     method: Method = Method.AUTO
 
@@ -397,7 +397,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     parities: Annotated[int, msgspec.Meta(ge=0, le=8)] | None = None
     """Number of failures tolerated, if no md level tolerates it, such as 3 for 7+3."""
     disk_tb: Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
-    """The minimum admits the lab's own disks of a few megabytes."""
+    """Size of a disk. The minimum admits the lab's own disks of a few megabytes."""
     failures: Failures
     rebuild: Rebuild
     repair: Repair = Repair()
@@ -416,7 +416,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise SpecError(f"two variants have the id '{twice}'", hint="give each variant a different id")
 
     def _require_bounded(self) -> None:
-        """Limit the number of failures. Bounds on single keys are not enough, since their effects multiply."""
+        """Limit the number of failures. Bounds on single keys are not enough, because their effects multiply."""
         batches = self.batches or Batches(bad_share=0.0, factor=1.0)
         life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
         good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
@@ -451,7 +451,9 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 Measured = Callable[[str, str | None], tuple[float, ...]]
-"""Takes the id of a stored result, and an array or None; returns the bytes per second of each of its rebuilds."""
+"""A function that takes the id of a stored result, and an array or None, and returns the bytes per second of each
+rebuild.
+"""
 
 
 def _one_of(what: str, **ways: object) -> None:
@@ -558,7 +560,7 @@ def value_of(text: str) -> Any:
 
 
 def _require_there(tree: Mapping[str, Any], key: str, variant: str) -> None:
-    """Require that the key exists. A misspelt one would change nothing, as if no figure depended on the key."""
+    """Require that the key exists. A misspelt key would change nothing, as if no figure depended on it."""
     here: Any = tree
     for word in key.split("."):
         if not isinstance(here, Mapping) or word not in here:

@@ -1,4 +1,4 @@
-"""Computes the figures of a fleet in parallel blocks, for the command, for a screen (what_if) and for lessons."""
+"""Compute the figures of a fleet in parallel blocks, for the command, for a screen (what_if) and for lessons."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[Block], tuple[int, BlockSums]]
     Spreader = Callable[[Work, Sequence[Block]], Iterable[tuple[int, BlockSums]]]
-    """Runs picklable work for each block in any process, and yields the results as they arrive."""
+    """A function that runs picklable work for each block in any process, and yields the results as they arrive."""
 
 # lab.fleet.engine imports numpy, which takes a tenth of a second, so only the functions that simulate import it.
 
@@ -68,9 +68,10 @@ def measured_in(store: ResultStore) -> Measured:
 
 
 BLOCK_TRIALS = 16_384
-"""Some megabytes of columns. Larger blocks exceed the processor's caches, and smaller ones have more overhead."""
+"""Such a block takes some megabytes. Larger blocks exceed the processor's caches, and smaller ones have more overhead.
+"""
 _ENOUGH_LOSSES = 400
-"""With this number of losses from each cause in a first block, plain sampling has an error of 5 % and is sufficient."""
+"""If a first block has this number of losses from each cause, plain sampling has an error of 5 % and is sufficient."""
 
 Progress = Callable[[float], None]
 
@@ -127,10 +128,10 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
-    """Select the method. AUTO means importance sampling if a first block without it has too few losses from a cause.
+    """Select the method. AUTO means importance sampling if a first block has too few losses from a cause.
 
-    The total of all causes is not sufficient, because many lost sectors say nothing about double failures. These lose
-    more data, and the block may contain none of them.
+    The first block is simulated without importance sampling. A sufficient total of all causes is not enough, because
+    many lost sectors say nothing about double failures, which lose more data and of which the block may contain none.
 
     ``trials`` is the number of arrays to simulate. If it is smaller than a block, the first block has only this size.
     """
@@ -160,7 +161,7 @@ MOST_TRIALS = 16_384
 _FAILURES = 30_000
 """Number of drive failures in all simulated arrays, chosen so that a run takes less than half a second."""
 DEFECTS_PER_HOUR = 1.5e-6
-"""Rate of one drive, since 3.45 % had a latent sector error within 32 months (docs/fleet.md, Parameters)."""
+"""Rate of latent defects of one drive. 3.45 % of drives had one within 32 months (docs/fleet.md, Parameters)."""
 
 
 def what_if(
@@ -213,7 +214,7 @@ class FleetFigure(StrEnum):
     NINES = "nines"
     MTTDL = "mttdl"
     TO_MTTDL = "to-mttdl"
-    """Losses, divided by those expected from the MTTDL."""
+    """Number of losses, divided by the number that the MTTDL predicts."""
     FAILURES = "failures"
     """Share of the losses in which more drives failed than the level tolerates."""
     SECTORS = "sectors"
@@ -221,7 +222,7 @@ class FleetFigure(StrEnum):
 
 
 class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fleet.figure"):
-    """A figure of ``raidlab fleet``, for one of the fleet's variants or for the fleet with the changes in ``set``."""
+    """A figure of ``raidlab fleet``, for a variant of the fleet or for the fleet with the changes in ``set``."""
 
     fleet: str
     figure: FleetFigure

@@ -1,1 +1,1 @@
-"""Runs mdadm's own test suite in the embedded kernel, and separates new failures from those that are known upstream."""
+"""Run mdadm's own test suite in the embedded kernel, and separate new failures from those that are known upstream."""

@@ -43,7 +43,7 @@ from lab.md_tests.runner import (
 
 def md_tests(
     checkout: Annotated[
-        Path, Parameter(help="Folder with mdadm's sources; mdadm must be built there, unless --on specifies one.")
+        Path, Parameter(help="Folder with mdadm's sources. mdadm must be built there, unless --on specifies one.")
     ],
     *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*' (default: all tests).")],
     list_tests: Annotated[
@@ -53,7 +53,7 @@ def md_tests(
         bool, Parameter(negative="--stop-at-failure", help="Continue after an unexpected failure.")
     ] = True,
     resume: Annotated[
-        bool, Parameter(negative="", help="Resume the latest run of this checkout; if it is finished, print it.")
+        bool, Parameter(negative="", help="Resume the latest run of this checkout, or print it if it is finished.")
     ] = False,
     machine_limit: Annotated[
         float | None, number(Seconds, help="Time limit of a test by the machine's clock, in seconds.")
@@ -132,7 +132,7 @@ def _run(
             on_machine=listen,
             on_start=show,
         )
-        # Close the generator explicitly: a finalizer would swallow a KeyboardInterrupt.
+        # Close the generator explicitly, because a finalizer would swallow a KeyboardInterrupt.
         with closing(results):
             for result in results:
                 notice(result_line(result))

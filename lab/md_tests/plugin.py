@@ -1,4 +1,4 @@
-"""The command that the runner of mdadm's test suite adds to raidlab."""
+"""The command for running mdadm's test suite, as a plugin of raidlab."""
 
 from __future__ import annotations
 

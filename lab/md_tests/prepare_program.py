@@ -23,7 +23,7 @@ RUN_FOLDER = "/run/raidlab"
 SUITE = f"{RUN_FOLDER}/suite"
 LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
-"""The folder that contains mdadm and mdmon; it is the first one in the agent's PATH."""
+"""The folder that contains mdadm and mdmon, which is the first one in the agent's PATH."""
 WITNESS = f"{RUN_FOLDER}/suite-witness"
 """The folder for the running test's log. Writes go straight to the computer's file (hostfs_write_end; uncached 9p)."""
 DATA = "/var/tmp"  # the suite's default
@@ -62,7 +62,7 @@ def put(path: str, data: bytes, mode: int) -> None:
 
 
 def copy_tree(source: str, target: str) -> None:
-    """Copy folders and regular files; the copies belong to root."""
+    """Copy folders and regular files. The copies belong to root."""
     os.makedirs(target)
     for entry in os.scandir(source):
         place = f"{target}/{entry.name}"
@@ -94,12 +94,12 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     mount(device, DATA, "ext4")
     os.makedirs(WITNESS)
     mount(source, WITNESS, kind, options)
-    # This folder comes first in the agent's PATH; the machine's init has put the mdadm to be tested there.
+    # This folder comes first in the agent's PATH, and the machine's init has put the mdadm to be tested there.
     for name, text in STAND_INS.items():
         put(f"{BIN}/{name}", text.encode(), 0o755)
     cover_configuration()
     # Some tests need a disk that is in use, and take the root device from /proc/mounts. The data disk is in use too.
-    # With 9p the root device is just a name, which these tests treat as a file name relative to the suite's folder.
+    # With 9p, the root device is just a name, which these tests treat as a file name relative to the suite's folder.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
     root = os.path.join(SUITE, next(source for source, place, *_ in mounts if place == "/"))
     if not os.path.lexists(root):

@@ -1,4 +1,4 @@
-"""Finds the tests of mdadm's own suite in a source folder, judges their outcomes, and records runs."""
+"""Find the tests of mdadm's own suite in a source folder, judge their outcomes, and record runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SuiteOutcome(StrEnum):
 
     PASSED = "passed"
     KNOWN = "failed, as upstream knows"
-    """The test is marked as broken upstream, that is, it has a ``.broken`` file."""
+    """The test is marked as broken upstream, which means that it has a ``.broken`` file."""
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
@@ -56,7 +56,7 @@ GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED}
 
 
 class LimitReached(StrEnum):
-    """The limit at which a test was stopped. In messages, the values follow a number."""
+    """The limit at which a test was stopped. In messages, a value of this enumeration follows a number."""
 
     MACHINE = "s of the machine's time"
     COMPUTER = "s of this computer's time"
@@ -68,7 +68,7 @@ class EndOfTest:
     """How the run of one test ended."""
 
     status: int | None = None
-    """The exit status of the suite's script; None if the script was stopped."""
+    """The exit status of the suite's script, or None if the script was stopped."""
     output: str = ""
     """The output of the script."""
     log: str = ""
@@ -76,7 +76,7 @@ class EndOfTest:
     limit: LimitReached | None = None
     limit_number: float = 0.0
     loss: str = ""
-    """The reason why the machine was lost; empty if it was not."""
+    """The reason why the machine was lost, or an empty string if it was not."""
     console: str = ""
     """Kernel messages during the test."""
     machine_seconds: float | None = None
@@ -92,7 +92,7 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """The reason for the outcome, in one line."""
     upstream: str = ""
-    """The first line of the test's ``.broken`` file; empty if it has none."""
+    """The first line of the test's ``.broken`` file, or an empty string if it has none."""
     kernel: tuple[str, ...] = ()
     """The first lines of the kernel's complaints during the test (WARNING, BUG, Oops, panic, hung tasks)."""
     machine_seconds: float | None = None
@@ -101,7 +101,7 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     last_lines: tuple[str, ...] = ()
     """The end of the log, if the test did not pass."""
     logs: tuple[str, ...] = ()
-    """The names of its log files in the run's folder ``logs``."""
+    """The names of the test's log files in the run's folder ``logs``."""
 
     @property
     def is_good(self) -> bool:
@@ -181,7 +181,7 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
 
 
 def reason_of_failure(log: str) -> str:
-    """Return why a test failed: its own error message, or else the last message in its log and the last command."""
+    """Say why a test failed, with its own error message or else the last message and command in its log."""
     own = _SAVING.split(log, maxsplit=1)[0]
     if errors := _ERROR.findall(own):
         return str(errors[-1])
@@ -217,10 +217,10 @@ def _commands(log: str) -> Iterator[str]:
 SCRIPT = "test"
 FUNCTIONS = "tests/func.sh"
 RULES_FOLDER = "udev-rules"
-"""The folder for mdadm's udev rules in a copy of the suite; the rules have the names that its Makefile gives them."""
+"""The folder for udev rules in a copy of the suite. The rules have the names that mdadm's Makefile gives them."""
 PROGRAMS = ("mdadm", "mdmon")
 MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
-"""Programs that only some tests need; these tests skip themselves or fail if the programs are missing."""
+"""Programs that only some tests need. If these are missing, such tests skip themselves or fail."""
 _RULES = {
     "01-md-raid-creating.rules": "udev-md-raid-creating.rules",
     "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
@@ -229,7 +229,7 @@ _RULES = {
 """Names of udev rules in /lib/udev/rules.d, with their names in mdadm's sources (install-udev in its Makefile)."""
 _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
-"""Suffixes of files in the tests' folder that are not tests: notes on failures, fault injection, and backups."""
+"""Suffixes of files in the tests' folder that are not tests but notes on failures, fault injection, and backups."""
 _PATTERN = re.compile(r"[*?\[]")
 _SIZE = "^{name}=([0-9]{{1,9}})$"
 _MOST_FILE_BYTES = 32 * MIB
@@ -264,7 +264,9 @@ class Suite:
     broken: Mapping[str, str]
     """The content of the ``.broken`` file of each test that has one because it fails sometimes or always."""
     file_kib: tuple[int, int] | None
-    """Sizes in KiB of the files for the first eight loop devices and for the others; None if func.sh sets none."""
+    """Sizes in KiB of the files for the first eight loop devices and for the others, or None if func.sh sets no
+    sizes.
+    """
 
 
 def find_suite(folder: Path) -> Suite:
@@ -297,7 +299,8 @@ def is_test(name: str) -> bool:
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
     """Return the tests that match ``words`` (names, or patterns such as ``'00*'``), or all tests if it is empty.
 
-    The order is that of the suite. Raises SpecError, which suggests the nearest name, if a word matches no test.
+    The tests are in the order of the suite. Raises SpecError, which suggests the nearest name, if a word matches no
+    test.
     """
     found: set[str] = set()
     for word in words:
@@ -414,9 +417,9 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     tests: tuple[Name, ...]
     mdadm: str = ""
-    """The version that the tested mdadm prints; empty until a machine has been started."""
+    """The version that the tested mdadm prints, or an empty string until a machine has been started."""
     kernel: str = ""
-    """The machine's kernel release; empty until a machine has been started."""
+    """The machine's kernel release, or an empty string until a machine has been started."""
     format_version: FormatVersion = FORMAT_VERSION
 
 
@@ -550,7 +553,7 @@ def result_table(journal: SuiteJournal) -> Table:
 
 
 def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
-    """Return the notes: the number of tests by outcome, how many have not run yet, and where the logs are."""
+    """Return notes on how many tests had each outcome, how many have not run yet, and where the logs are."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
     passed = [result for result in journal.results if result.outcome is SuiteOutcome.PASSED]
     if surprises := [result.test for result in passed if result.upstream]:

@@ -1,4 +1,4 @@
-"""Runs tests of mdadm's suite in embedded machines, one after another.
+"""Run tests of mdadm's suite in embedded machines, one after another.
 
 A machine is reused only after a test that passed or was skipped, if the kernel did not complain and no array remains.
 """
@@ -25,7 +25,7 @@ from lab.plans import Danger, Plan, Step
 from lab.units import GIB, MIB
 
 DATA_DISK_BYTES = 2 * GIB
-"""Size of the machine's data disk; the suite's sparse files for loop devices take up to 544 MB of this."""
+"""Size of the machine's data disk. The suite's sparse files for loop devices take up to 544 MB of it."""
 MODULES = ("raid0", "raid1", "raid10", "raid456", "linear", "multipath")
 LOOP_DEVICES = 16
 _PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
@@ -57,17 +57,17 @@ class SuiteLimits:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """The console and the log of a running machine, as files on this computer; both are removed with the machine."""
+    """The console and the log of a running machine, as files on this computer. Both are removed with the machine."""
 
     console: Path
     folder: Path
-    """The folder of the log; its contents are untrusted, since the machine can write to it."""
+    """The folder of the log. Its contents are untrusted, because the machine can write to it."""
     mounted: tuple[str, str, str]
     """The arguments with which the machine mounts the folder (mount(2)): source, type and options."""
 
 
 class SuiteMachine:
-    """A machine that runs tests; it must not be reused after a test that neither passed nor was skipped."""
+    """A machine that runs tests. It must not be reused after a test that neither passed nor was skipped."""
 
     def __init__(self, lab: Lab, witness: Witness, file_kib: tuple[int, int] | None) -> None:
         self._lab = lab
@@ -78,7 +78,7 @@ class SuiteMachine:
         self.mdadm = (version.stdout or version.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
-        """Run one test until it ends, reaches a limit, or the machine is lost; the loss does not raise an error.
+        """Run one test until it ends, reaches a limit, or the machine is lost. A loss does not raise an error.
 
         The logs are also returned, by the suffixes of their file names: the test's ``log``, ``kernel.log``, and
         ``state.log``, which the suite saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
@@ -146,7 +146,7 @@ class SuiteMachine:
         return shown
 
     def has_arrays(self) -> bool:
-        """Whether arrays remain, in which case the suite refuses to run another test; True if this is unknown."""
+        """Whether arrays remain, so that the suite would refuse to run another test. True if this is unknown."""
         try:
             text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
         except LabError:
@@ -178,14 +178,14 @@ def open_suite_machine(
             on_notice=on_notice,
             on_machine=on_machine,
         ) as lab,
-        # Close the machine before the lab stops arrays: its disk is discarded, and a hung array cannot be stopped.
+        # Close the machine before the lab stops arrays. Its disk is discarded, and a hung array cannot be stopped.
         closing(lab.machine) as machine,
     ):
         (disk,) = lab.disks
         lab.execute(_format_plan(disk))
         witness = _witness_of(machine)
         machine.call(_PREPARE, (str(copy), disk.node, *witness.mounted))
-        # Some of these are built in, and newer kernels no longer have some; the suite detects which are available.
+        # Some of these modules are built in, and newer kernels lack others. The suite detects which are available.
         machine.run(("modprobe", "loop", f"max_loop={LOOP_DEVICES}"), check=False)
         for module in MODULES:
             machine.run(("modprobe", module), check=False)
@@ -221,7 +221,7 @@ def _witness_of(machine: Machine) -> Witness:
         return Witness(folder.parent / CONSOLE_LOG, folder, ("none", "hostfs", str(folder)))
     if INIT_VARIABLE in given:
         folder = Path(given[INIT_VARIABLE]).parent / GUEST_FOLDER
-        # Documentation/filesystems/9p.rst: without a cache every write is a request to the computer.
+        # Without a cache, every write is a request to the computer (Documentation/filesystems/9p.rst).
         options = "trans=virtio,version=9p2000.L,cache=none"
         return Witness(folder.parent / CONSOLE_LOG, folder, (LOGS_TAG, "9p", options))
     raise LabError(
@@ -231,7 +231,7 @@ def _witness_of(machine: Machine) -> Witness:
 
 
 def _end_of(path: Path, start: int = 0) -> str:
-    """Return a regular file's text from ``start``, at most its last ``_MOST_LOG_BYTES``; empty if unreadable."""
+    """Return a regular file's text from ``start``, at most its last ``_MOST_LOG_BYTES``, or "" if unreadable."""
     try:
         with open(open_plain(path, is_own=True, error=LabError), "rb") as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))
