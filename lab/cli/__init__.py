@@ -1,1 +1,1 @@
-"""The raidlab command: the only part of the core that prints, and the only one that depends on rich and cyclopts."""
+"""The raidlab command. Nothing else in the core prints, or depends on rich and cyclopts."""

@@ -1,4 +1,4 @@
-"""Reads the arguments of a command line, checks flags and numbers, and adds hints to errors."""
+"""Read the arguments of a command line, check flags and numbers, and add hints to errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def number(kind: Any, **more: Any) -> Parameter:
 
 
 _LISTS = ("list", "ls", "all", "show")
-"""Words that users type after a command that already lists by default."""
+"""Words that users type after a command that lists by default, although no word is needed."""
 _LONGEST_WORD = 64
 
 

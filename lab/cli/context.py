@@ -1,4 +1,4 @@
-"""What every sub-command uses: target, options, this computer's ``lab.host``, output, and additions by plugins.
+"""What every sub-command uses, such as the target, options, output, this computer, and additions by plugins.
 
 Data go to standard output. Narration and the progress of long operations go to standard error.
 """
@@ -72,7 +72,8 @@ def _encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # JSON cannot represent bytes that are not UTF-8, as in file names, so they are escaped as on a terminal.
+        # JSON cannot represent bytes that are not UTF-8, as in file names, so they are escaped the way they are on a
+        # terminal.
         return msgspec.json.encode(_written_out(msgspec.to_builtins(value)))
 
 
@@ -107,9 +108,9 @@ def pairs(values: Mapping[str, object]) -> str:
 
 
 def use_width() -> None:
-    """Limit the width to values at which rich prints in seconds, without using gigabytes of memory.
+    """Limit the width to values at which rich neither takes minutes nor uses gigabytes of memory.
 
-    With fewer columns rich takes minutes. A terminal that reports 0 columns has an unknown size.
+    With too few columns, rich takes minutes. A terminal that reports 0 columns has an unknown size.
     """
     for name in ("COLUMNS", "LINES"):
         typed = os.environ.pop(name, "")
@@ -121,7 +122,7 @@ def use_width() -> None:
 
 
 class ProgressBar:
-    """A progress bar on standard error: ``with ProgressBar() as bar: bar.show("rebuild", 0.5)``."""
+    """A progress bar on standard error, used as ``with ProgressBar() as bar: bar.show("rebuild", 0.5)``."""
 
     def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None) -> None:
         self._quiet = quiet
@@ -173,12 +174,12 @@ class Command(NamedTuple):
     """A command or a group of commands, imported when it is used."""
 
     words: str
-    """After ``raidlab``: ``array capacity`` is one of the commands of ``raidlab array``."""
+    """The words after ``raidlab``. For example, ``array capacity`` is one of the commands of ``raidlab array``."""
     load: Callable[[], Loaded]
     help: str
 
     def add_to(self, app: App, words: Collection[str] | None = None) -> None:
-        """Add the command to a group. If ``words`` lacks its name, add only its name and help, and import nothing."""
+        """Add the command to a group. If the typed ``words`` lack its name, add name and help without importing it."""
         from cyclopts import App
 
         name = self.words.rpartition(" ")[2]
@@ -200,7 +201,7 @@ class Exporter(NamedTuple):
     """A way to export results."""
 
     option: str
-    """The option of ``raidlab export`` that selects it; empty if it is the default."""
+    """The option of ``raidlab export`` that selects this way, or an empty string if it is the default."""
     write: Callable[[Sequence[str], Path, bool], None]
     """A function that takes the names, the file or folder to write, and whether to include practice."""
 
@@ -209,9 +210,9 @@ class CollectionReport(NamedTuple):
     """A report about something that is not a single result."""
 
     write: Callable[[Sequence[str], str, Path | None, str, Host, bool], str | None]
-    """Takes names, format, output file, title, host, and whether nothing else was requested.
+    """A function that takes names, format, output file, title, host, and whether nothing else was requested.
 
-    Returns the text to print, or None if it does not recognise the names.
+    It returns the text to print, or None if it does not recognise the names.
     """
 
 
@@ -240,13 +241,13 @@ class Options:
 
 
 class _Run:
-    """Consecutive commands of a plan that differ only in the last argument, and so are reported in one line."""
+    """Consecutive commands of a plan that differ only in the last argument, and are therefore reported in one line."""
 
     def __init__(self, commands: Sequence[tuple[str, ...]]) -> None:
         self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
 
     def lines_after(self, result: CommandResult) -> list[str]:
-        """Return the lines to print after a command: none until the last command has run or one has failed."""
+        """Return the lines to print after a command, or none until the last command has run or one has failed."""
         if result.status:
             self._left.clear()
             return [*self._line(result.argv), f"$ {shlex.join(result.argv)}  {_how(result)}"]
@@ -312,7 +313,7 @@ class Context:
     host: Host
     narrator: Narrator
     opener: Opener | None = None
-    """Replaces the function that opens a lab, for tests."""
+    """A function that tests pass in place of the one that opens a lab."""
 
     @property
     def is_embedded(self) -> bool:
@@ -325,7 +326,7 @@ class Context:
         return ResultStore(self.host.state.results)
 
     def out(self, value: Any, text: str) -> None:
-        """Print the result as ``value`` with --json, otherwise as ``text``."""
+        """Print the result as ``value`` with --json, and otherwise as ``text``."""
         if self.json:
             out_json(value)
         else:
@@ -379,7 +380,7 @@ def current() -> Context:
     host = Host.real(typed.command)
     text = named_target() or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
-    # Every command removes the leftovers of a killed one, even if it opens no machine. An unusable state folder is
+    # Every command removes the leftovers of killed commands, even if it opens no machine. An unusable state folder is
     # reported by the code that uses it and by 'doctor'.
     with suppress(LabError):
         for notice in (*ResultStore(host.state.results).runs.remove_leftovers(), *host.state.sweep()):
@@ -391,7 +392,7 @@ CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's addr
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:
-    """Raises SpecError if a file is not shipped with raidlab, since the workers of a cluster would not have it."""
+    """Raise SpecError if a file is not shipped with raidlab, because the workers of a cluster would lack the file."""
     if not is_proof:
         raise SpecError("--cluster requires --prove", hint="add --prove, or omit --cluster")
     own = {path.resolve() for path in known}

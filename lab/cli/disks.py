@@ -118,7 +118,7 @@ def show() -> None:
         devices = read_devices(lab.machine)
         disk_names = {disk.kernel_name for disk in lab.disks}
         others = [refusal for refusal in lab.guard.refusals() if refusal.device.name not in disk_names]
-        # An array on lab disks, and a driver's placeholder without a device, are not disks.
+        # Neither an array on lab disks nor a driver's placeholder without a device is a disk.
         others = [each for each in others if not each.device.members and not name_is_offer(each.device.name)]
         used = {disk.name: _uses(disk, devices.get(disk.kernel_name), session) for disk in lab.disks}
         carried = _carried(session, devices)
@@ -165,7 +165,7 @@ def _carried(session: LabSession, devices: Mapping[str, BlockDevice]) -> dict[st
 
 
 def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> str:
-    """Describe the contents of a disk, and name the array that its metadata belong to if that array is not running."""
+    """Describe the contents of a disk. If its metadata belong to an array that is not running, say to which."""
     holder = session.found.holder_of(disk.node)
     array = holder or session.found.former_holder_of(disk.node)
     if holder and holder in session.found.started:
@@ -202,7 +202,7 @@ def add(
 
 @app.command
 def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
-    """Remove disks from the lab; their data are lost, except on physical disks."""
+    """Remove disks from the lab. Their data are lost, except on physical disks."""
     _require(names)
     context = current()
     if context.is_embedded:
@@ -245,13 +245,13 @@ def pull(name: str, *, break_array: BreakArrayFlag = False, plan: PlanFlag = Fal
 
 @app.command
 def plug_in(name: str, *, plan: PlanFlag = False) -> None:
-    """Plug a pulled disk back in; it does not rejoin an array by itself."""
+    """Plug a pulled disk back in. It does not rejoin an array by itself."""
     _act(current(), lambda session: breaking.plug_in(session, name), "plugged in", name, plan=plan)
 
 
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
-    """Cut a spindle's power for an instant; data held only in its write cache are lost."""
+    """Cut a spindle's power for an instant. Data that are only in its write cache are lost."""
     _act(current(), lambda session: operations.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
@@ -311,7 +311,7 @@ def _add_to_machine(context: Context, spec: DiskSpec, count: int) -> list[str]:
 
 
 def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
-    """Add disks to the list of the embedded lab, whose next start creates them."""
+    """Add disks to the list of the embedded lab, which creates them when it starts the next time."""
     if context.target.is_virtual_time:
         require_time_of(spec.kind)
     with _folder(context) as folder:

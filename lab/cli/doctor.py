@@ -9,7 +9,7 @@ from lab.machine import TargetKind, open_machine
 
 
 def doctor(*, machine: bool = False) -> int:
-    """Check this computer for the chosen target and, with ssh: or vagrant:, the machine too.
+    """Check this computer for the chosen target and, with ssh: or vagrant:, also check the machine.
 
     Exits with status 3 if a requirement of the target is missing.
 

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 app = App(name="fault", help_format="plaintext")
 _MOST_NARRATED = 3
-"""If more scenarios than this run, each is reported in one line, unless --verbose requests details."""
+"""If more scenarios than this are run, each is reported in one line, unless --verbose requests details."""
 
 RACE_REPLAYS = 10
-"""How often a history is replayed on a stock kernel, where a race between processors is not seen every time."""
+"""How often a history is replayed on a stock kernel, because a race between its processors is not seen every time."""
 Names = Annotated[str, Parameter(help="Scenarios, by number or id.")]
 
 
@@ -125,7 +125,7 @@ def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Seq
 
 
 def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
-    """Return the exit status. A lost machine takes precedence over a verdict, and a verdict over an untried one."""
+    """Return the exit status. A lost machine takes precedence over a verdict, and this over an untried scenario."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
     if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
@@ -289,13 +289,14 @@ def replay(
     name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
     *,
     times: Annotated[
-        int | None, number(PointCount, help="How many times to replay it: by default once, on a stock kernel 10 times.")
+        int | None,
+        number(PointCount, help="How often to replay it: by default once, or 10 times on a stock kernel."),
     ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
     ] = None,
 ) -> int:
-    """Replay a history and judge it; in virtual time the verdict is always the same.
+    """Replay a history and judge its data. In virtual time, the verdict is always the same.
 
     On a stock kernel (--on qemu:), it prints in how many runs the finding was seen, and with how many processors.
     """
@@ -331,8 +332,8 @@ def replay(
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
     """Return the id of a finding, its history, and the histories before it on the same machine.
 
-    The histories are taken from the stored finding if there is one, since this version may not be able to generate
-    them. Otherwise they are generated from the id.
+    If the finding is stored, its histories are taken from there, because this version may be unable to generate them.
+    Otherwise they are generated from the id.
     """
     stored: campaigns.StoredFinding | None = campaigns.FindingStore(context.host).find(name)
     if stored is None:
@@ -352,7 +353,7 @@ def _print_replays(
     stored = campaigns.FindingStore(context.host).find(str(finding_id))
     kind = stored.record.kind if stored else ""
     verdict = repeats.verdict(kind) if repeats else ""
-    # Runs that did not reach the history say nothing about it.
+    # A run that did not reach the history says nothing about it.
     reached = [outcome for outcome in outcomes if outcome.is_reached]
     first = (reached or outcomes)[0]
     differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in reached]
@@ -377,7 +378,7 @@ def _print_replays(
         out(verdict)
         return
     if not reached:
-        out("the history was never reached: the machine became unusable before it")
+        out("the history was never reached, because the machine became unusable before it")
         return
     for what, act, text in differences[0]:
         out(f"act {act}: {what}: {text}")
@@ -412,16 +413,17 @@ def points(
     count: Annotated[int, number(PointCount, help="Crash points for each configuration, chosen by the seed.")] = POINTS,
     every: Annotated[bool, flag("Try every crash point of a short recording.")] = False,
     operations: Annotated[
-        int | None, number(PointCount, help="Number of operations in the load; by default the configuration's.")
+        int | None, number(PointCount, help="Number of operations in the load. By default, it is the configuration's.")
     ] = None,
     seed: Annotated[str, Parameter(help="Seed for the load and the choice of crash points.")] = "1",
     cut: Annotated[
-        str | None, Parameter(help="Try this crash point again, by the name that was printed; mdadm starts the array.")
+        str | None,
+        Parameter(help="Try the crash point with this printed name again, started by mdadm."),
     ] = None,
     recording: Annotated[
-        str | None, Parameter(help="The id of a stored recording, whose crash points are tried again on this machine.")
+        str | None, Parameter(help="The id of a stored recording. Its crash points are tried again on this machine.")
     ] = None,
-    listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
+    listed: Annotated[bool, flag("Only list what can be tried and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
     """Cut the power at many points during a load, for each member separately, and check that md keeps its promises."""
@@ -483,7 +485,7 @@ def _tried(
 
 
 def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfiguration]:
-    """Return the configurations with these name prefixes, or all. Raises SpecError if a prefix matches none."""
+    """Return the configurations with these name prefixes, or all. Raises SpecError if a prefix has no match."""
     known = crash_points.all_configurations()
     chosen = list(known) if not names else []
     for name in names:
@@ -492,7 +494,7 @@ def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfigur
 
 
 def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
-    """Return the exit status. A lost machine takes precedence over a broken promise, and that over an untried point."""
+    """Return the exit status. A lost machine takes precedence over a broken promise, and this over an untried point."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST
@@ -569,7 +571,7 @@ def _one_cut(
 
 
 def asked_cut(word: str) -> Cut:
-    """Return the crash point with the printed name ``word``. Raises SpecError if ``word`` is not such a name."""
+    """Return the crash point whose printed name is ``word``. Raises SpecError if there is no such crash point."""
     try:
         return cut_of(word)
     except ValueError:

@@ -41,11 +41,11 @@ def list_images() -> None:
 
 @app.command(name="get")
 def get(
-    release: Annotated[str, Parameter(help="A release or a prefix, such as 6.12; the newest match is fetched.")],
+    release: Annotated[str, Parameter(help="A release or a prefix, such as 6.12. The newest match is fetched.")],
 ) -> None:
     """Fetch a distribution's kernel from this computer's package sources, without root.
 
-    apt verifies it. It takes 80 to 250 MB in the cache folder, and nothing else on this computer changes.
+    apt verifies the kernel. It takes 80 to 250 MB in the cache folder, and nothing else on this computer changes.
     """
     kernel = find_stock_kernel(_fetch(packaged_kernels(), release))
     current().out(
@@ -63,11 +63,12 @@ def list_mdadms(*, all_: All = False) -> None:
 
 @mdadm_app.command(name="get")
 def get_mdadm(
-    version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4; the newest match is fetched.")],
+    version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4. The newest match is fetched.")],
 ) -> None:
     """Fetch a version of mdadm with its libraries from this computer's package sources, without root.
 
-    apt verifies it. It is stored in the cache folder. Only the lab's machines use it, with --on 'uml:?mdadm=4.4'.
+    apt verifies the packages. They are stored in the cache folder, and only the lab's machines use them, with --on
+    'uml:?mdadm=4.4'.
     """
     found = _fetch(packaged_mdadms(), version)
     current().out(

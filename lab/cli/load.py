@@ -142,7 +142,7 @@ LINE_INTERVAL_SECONDS = 1.0
 def watch(
     name: str | None = None,
     *,
-    count: Annotated[int | None, number(LookCount, help="Stop after this many samples; otherwise at Ctrl-C.")] = None,
+    count: Annotated[int | None, number(LookCount, help="Stop after this many samples instead of at Ctrl-C.")] = None,
 ) -> None:
     """Show arrays, members and rebuilds as they change. On uml:, syncs advance only while a command like this runs."""
     context = current()
@@ -164,7 +164,7 @@ def watch(
 
 
 def _start_pending_syncs(session: LabSession) -> None:
-    """Start the pending sync of each newly assembled array, which would otherwise wait for the first write."""
+    """Start the pending sync of each newly assembled array. It would otherwise wait for the first write."""
     for status in session.statuses() if session.is_embedded else ():
         if status.awaits_resync or status.awaits_rebuild:
             session.run(session.array(status.name).awake(status))

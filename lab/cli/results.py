@@ -61,7 +61,7 @@ app = App(name="results", help_format="plaintext")
 
 @app.default
 def show_list() -> None:
-    """List measured results, then imported results, then unreadable results, each with the newest first."""
+    """List measured, then imported, then unreadable results, with the newest of each first."""
     context = current()
     found = context.results.list()
     if context.json:
@@ -113,7 +113,7 @@ def path(name: str = LATEST) -> None:
 def delete(name: str) -> None:
     """Delete one result."""
     context = current()
-    # The word refers to a different result after each run.
+    # After each run, 'latest' refers to a different result.
     if name == LATEST:
         raise ResultError("'latest' cannot be deleted", hint="give the id; 'raidlab results' lists the ids")
     deleted = context.results.delete(name)
@@ -126,7 +126,7 @@ def take_in(
         Path, Parameter(help="A file from 'raidlab export', or a folder of results from another computer.")
     ],
 ) -> None:
-    """Import results from another computer; all are checked before any is stored."""
+    """Import results from another computer. All are checked before any is stored."""
     context = current()
     new, known = import_results(context.results, source)
     if context.json:
@@ -140,7 +140,7 @@ def take_in(
 
 @app.command
 def raw(name: str, file: str) -> None:
-    """Print fio's output for a cell, verbatim; 'show --json' names the files."""
+    """Print fio's output for a cell, verbatim. 'show --json' lists the files."""
     store = current().results
     out(store.raw_json(store.find(name), file).rstrip("\n"))
 
@@ -149,12 +149,12 @@ def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip, or with --fio-plot the folder.")],
     fio_plot: Annotated[bool, flag("Write folders of fio's output for fio-plot.")] = False,
-    practice: Annotated[bool, flag("Also export lessons and ended drills; only these if no result is named.")] = False,
+    practice: Annotated[bool, flag("Also export lessons and ended drills, or only these without a result.")] = False,
 ) -> None:
     """Write results with fio's output and checksums to one file, which 'raidlab results import' reads back.
 
-    With --practice, the file also contains the work in lessons and drills, to hand in; 'raidlab class' reads it.
-    With --fio-plot, a folder is written. It contains fio's unchanged output for the repeat with the median IOPS of each
+    With --practice, the file also contains the work in lessons and drills, to hand in. 'raidlab class' reads it. With
+    --fio-plot, a folder is written. It contains fio's unchanged output for the repeat with the median IOPS of each
     array and workload, and the commands that draw the plots.
     """
     option = "--fio-plot" if fio_plot else ""
@@ -262,7 +262,7 @@ def _show_rule(rule: LintRule, context: Context) -> None:
     effect = {
         Effect.REFUSE: "the run is refused",
         Effect.STAMP: "the result is stamped with it",
-        Effect.NOTE: "nothing is wrong: it is not judged",
+        Effect.NOTE: "nothing is wrong, but it is not checked",
     }[rule.effect]
     context.out(
         rule, f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}"
@@ -275,7 +275,7 @@ _LETTERS = 26
 def compare(
     *names: Annotated[
         str,
-        Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."),
+        Parameter(help="Two or more results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles."),
     ],
     platforms: Annotated[
         bool, flag("Compare machines, in ratios only. This is implied by bundles and by more than two results.")
@@ -284,7 +284,7 @@ def compare(
         list[str] | None,
         Parameter(negative="", help=f"A difference to allow: {', '.join(CONDITIONS)} or all. Repeatable."),
     ] = None,
-    margin: Annotated[float, number(Margin, help="Ratios this close to 1 are no difference.")] = DEFAULT_MARGIN,
+    margin: Annotated[float, number(Margin, help="Ratios this close to 1 count as no difference.")] = DEFAULT_MARGIN,
 ) -> None:
     """Compare two results from one machine cell by cell, or results from several machines by ratios.
 
@@ -336,13 +336,13 @@ def _row(each: Compared) -> tuple[str, ...]:
         ratio = f"{each.ratio.median:.2f}"
         covered = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} ({100 * each.ratio.coverage:.0f} %)"
         interval = covered if each.ratio.has_enough else TOO_FEW
-    # From 10,000 on, four significant digits would be printed with an exponent.
+    # Four significant digits would be printed with an exponent from 10,000 on.
     medians = (f"{value:.0f}" if value >= 9999.5 else f"{value:.4g}" for value in (each.first, each.second))
     return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
 
 
 def _show_platforms(names: Sequence[str], margin: float) -> None:
-    """Compare results experiment by experiment, and report problems. Raises ResultError if none can be compared."""
+    """Compare results for each experiment, and report problems. Raises ResultError if no results can be compared."""
     context = current()
     named = list(find_results(names, context.results))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
@@ -424,7 +424,7 @@ def report(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
     ],
     format: Annotated[  # noqa: A002 - the word for it on a command line
-        Format | None, Parameter(help="Format; by default that of the file's extension, or text.")
+        Format | None, Parameter(help="Format. By default, it follows from the file's extension, or is text.")
     ] = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
     title: Annotated[str, Parameter(help="The report's title.")] = "",
@@ -434,8 +434,8 @@ def report(
 ) -> None:
     """Write a report with figures, intervals, theory, published numbers, plots, conditions and cautions.
 
-    An HTML report is one self-contained file. Results that cannot be read are only named. More than twelve
-    results are shown as distributions.
+    An HTML report is one self-contained file. Results that cannot be read are only listed. If there are more than
+    twelve results, they are shown as distributions.
     """
     from lab.faults.scenario_run import load_run, outcome_table
     from lab.report.collected import collect, each_result
@@ -480,7 +480,7 @@ def _is_of_collection(
     *,
     has_faults: bool,
 ) -> bool:
-    """Write the report if it covers a collection, such as a sweep, and return whether it does."""
+    """Write the report if it covers a collection, such as a sweep. Return whether it does."""
     # With --json and without a format or an output file, the report is the collection's own JSON document.
     kind = chosen or ("json" if context.json and output is None else "")
     reports = (

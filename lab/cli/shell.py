@@ -31,7 +31,7 @@ class WayOut:
         self.is_taken = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """Return the part of the input to send, which is empty after ``~ .``."""
+        """Return the part of the input that is to be sent. After ``~ .``, it is empty."""
         typed = bytearray()
         for code in data:
             if self._has_tilde:
@@ -104,7 +104,7 @@ def execute(
         Parameter(allow_leading_hyphen=True, help="The command, after '--'. The shell runs a single argument."),
     ],
 ) -> int:
-    """Run a command on the machine with its arrays running; print its output, and exit with its status."""
+    """Run a command on the machine with its arrays running. Print its output, and exit with its status."""
     if not words:
         raise SpecError("no command was given", hint="give one after '--': raidlab exec -- cat /proc/mdstat")
     context = current()
@@ -126,7 +126,7 @@ def execute(
 
 
 def _unseen(session: LabSession, line: str, output: str) -> str:
-    """Return a file of this computer that the line names and the machine lacks, or an empty string."""
+    """Return a file of this computer that the line contains and the machine lacks, or an empty string."""
     if "No such file" not in output:
         return ""
     try:

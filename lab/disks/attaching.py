@@ -1,8 +1,8 @@
-"""Makes plans that create lab disks on a machine and remove them again. Nothing runs here.
+"""Make plans that create lab disks on a machine and remove them again. Nothing runs here.
 
-A virtual machine's spindles are backed by its lab disks, because in memory they would not fit and would lose their
-data. In virtual time the embedded kernel's spindles are drives of the lab's own driver
-(provision/kernel/driver/lab_drive_kern.c, which documents its commands). On a stock kernel a program on the machine
+The spindles of a virtual machine are backed by its lab disks, because they would not fit in memory, and would lose
+their data there. In virtual time, the embedded kernel's spindles are drives of the lab's own driver
+(provision/kernel/driver/lab_drive_kern.c, which documents its commands). On a stock kernel, a program on the machine
 takes the driver's place (lab/disks/served_drives.py).
 """
 
@@ -30,7 +30,7 @@ _CLASSES = {"/sys/class/misc": KERNEL_DRIVE_NODE, "/sys/class/cuse": SERVED_NODE
 
 
 def node_prefix(machine: Machine) -> str:
-    """Return the prefix of the nodes of the lab's own drives; empty if the machine has no driver for them."""
+    """Return the prefix of the nodes of the lab's own drives, or "" if the machine has no driver for them."""
     if machine.facts.is_virtual_time:
         return KERNEL_DRIVE_NODE
     found = machine.list_dirs(list(_CLASSES)) if machine.facts.is_embedded else {}
@@ -43,7 +43,7 @@ def is_kernel_drive(disk: LabDisk) -> bool:
 
 
 def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
-    """Return a step after which the drive takes ``seconds`` for each request; 0 restores its own pace."""
+    """Return a step after which the drive takes ``seconds`` for each request. 0 restores its own pace."""
     number = _number(disk.node)
     return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
 
@@ -54,9 +54,9 @@ def kernel_power_step(disk: LabDisk, why: str) -> Step:
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Map disks whose driver reports a checksum of their content to that checksum, by name; empty in real time.
+    """Map disks by name to the checksum of their content that their driver reports. In real time, none does.
 
-    This takes no virtual time, and one second of this computer's time for each 300 MiB of data.
+    The checksums take no virtual time, and one second of this computer's time for each 300 MiB of data.
     """
     found = {}
     for disk in disks if machine.facts.is_virtual_time else ():
@@ -95,7 +95,7 @@ def needs_backing(spec: DiskSpec) -> bool:
 def free_disks(machine: Machine, disks: Iterable[LabDisk]) -> list[LabDisk]:
     """Return the disks that neither an array nor a mount uses, and that carry no signatures.
 
-    So a member of a stopped array is not free, and neither is a disk with a file system that is not mounted.
+    Therefore a member of a stopped array is not free, and neither is a disk with a file system that is not mounted.
     """
     devices = read_devices(machine)
     found = [(disk, devices.get(disk.kernel_name)) for disk in disks]
@@ -120,7 +120,7 @@ def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
 LOOP_FOLDER = "/var/lib/raidlab/disks"
 LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
 DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
-"""The plugin for drives with mechanics, installed when a step first uses it. It is not in /run, which is noexec."""
+"""The plugin for drives with mechanics, installed when a step first uses it. It cannot be in /run, which is noexec."""
 DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
 MAX_NUMBERED = 64
 """Number of loop and nbd devices that are requested from the drivers."""
@@ -140,7 +140,7 @@ def pause_socket(disk_name: str) -> str:
 
 
 def pace_note(disk_name: str) -> str:
-    """Return the path of the file that names the process and drive model that set a spindle's pace.
+    """Return the path of the file with the process ID and the drive model that set a spindle's pace.
 
     The file does not exist if the spindle runs at its own pace.
     """
@@ -162,7 +162,7 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
     """Return a loop device over a sparse file in ``folder``, and the plan that attaches it."""
     file, node = f"{folder}/{spec.name}.img", f"/dev/loop{number}"
     option = ("--direct-io=on",) if direct else ()
-    why = "The file becomes a block device; with direct I/O it is not cached a second time."
+    why = "The file becomes a block device. With direct I/O, it is not cached a second time."
     make = ("truncate", "--size", str(spec.size_bytes), file)
     steps = (
         Step(("mkdir", "-p", folder), "The folder for disk images is created."),
@@ -195,7 +195,7 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
 
 
 def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str) -> tuple[LabDisk, Plan]:
-    """Return one of the lab's own drives, and the plan that attaches it. ``prefix`` is that of ``node_prefix``.
+    """Return one of the lab's own drives, and the plan that attaches it. ``prefix`` comes from ``node_prefix``.
 
     Raises SpecError if the drive model is unknown.
     """
@@ -226,7 +226,7 @@ def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
 
 
 def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transport: str) -> tuple[str, ...]:
-    """Return nbdkit's arguments. Each request in the drive's queue, or answered by its cache, occupies a thread."""
+    """Return nbdkit's arguments. Each request that is in the drive's queue or answered by its cache uses a thread."""
     threads = str(max(16, 2 * mechanics.queue_depth))
     backing = (f"backing={spec.backing}",) if spec.backing else ()
     start = ("--threads", threads, "--filter=pause", plugin, f"size={spec.size_bytes}", *backing)
@@ -279,7 +279,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
 
 
 def detach_plan(disks: Iterable[LabDisk]) -> Plan:
-    """Return the plan that detaches disks in this order, then all ram disks. Virtio and physical disks need no step."""
+    """Return the plan that detaches disks in this order, then all ram disks. No step is needed for other kinds."""
     disks = tuple(disks)
     steps = [step for disk in disks for step in _detach_steps(disk)]
     if any(disk.kind is DiskKind.RAM for disk in disks):
@@ -306,8 +306,8 @@ def _detach_steps(disk: LabDisk) -> Iterator[Step]:
 def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = False) -> Plan:
     """Return the plan that makes a disk blank by discarding its content, so that a sparse disk is sparse again.
 
-    If ``is_blank``, the disk is not known to hold data, so the plan counts as harmless. On a physical disk only the
-    signatures are erased, because discarding a whole real disk may take hours.
+    With ``is_blank``, the plan counts as harmless, because the disk is not known to hold data. On a physical disk, only
+    the signatures are erased, because discarding a whole real disk may take hours.
     """
     seen = "The disk looks blank. " if is_blank else ""
     why = f"{seen}The whole disk is discarded and reads as zeros."
@@ -341,7 +341,7 @@ def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
 
 
 def require_time_of(kind: DiskKind) -> None:
-    """Raise SpecError if disks have no service time, because in virtual time a load on them would never end."""
+    """Raise SpecError if disks have no service time, because a load on them would never end in virtual time."""
     if kind in (DiskKind.RAM, DiskKind.LOOP):
         raise SpecError(
             f"{kind} disks have no service time, so in virtual time a load on them would never end",

@@ -1,4 +1,4 @@
-"""The guard, which alone decides whether the lab may write to a device. It refuses unknown devices."""
+"""The guard alone decides whether the lab may write to a device. It refuses unknown devices."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from lab.machine import RUN_FOLDER, Machine
 from lab.plans import Step
 
 MOUNT_FOLDER = f"{RUN_FOLDER}/mnt"
-_CHOOSE_OTHERS = "choose other disks ('raidlab disks' shows what uses each), or stop what uses them first"
+_CHOOSE_OTHERS = "choose different disks ('raidlab disks' shows what uses each), or first stop what uses them"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A device to which the lab does not write, with the reasons."""
+    """A device to which the lab does not write, and the reasons."""
 
     device: BlockDevice
     reasons: tuple[str, ...]
@@ -42,9 +42,9 @@ def reasons_against(
     *,
     ignores_partitions: bool = False,
 ) -> tuple[str, ...]:
-    """Return why the lab may not write to ``device``; empty if it may.
+    """Return the reasons why the lab may not write to ``device``, or none if it may.
 
-    ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name. With
+    ``disks`` are the lab's disks, and ``devices`` are all devices of the machine, both by kernel name. With
     ``ignores_partitions``, partitions are allowed if they are unused (see ``Step``).
     """
     if device.members:
@@ -59,7 +59,7 @@ def reasons_against(
     elif device.size_bytes != disk.size_bytes:
         found.insert(0, f"it has {device.size_bytes} bytes, and the lab's {disk.name} has {disk.size_bytes}")
     elif disk.kind is DiskKind.PHYSICAL and device.serial != disk.serial:
-        # Real disks may exchange their nodes when they are plugged in again.
+        # When real disks are plugged in again, they may swap their nodes.
         found.insert(0, f"it has the serial '{device.serial}', and the lab's {disk.name} has '{disk.serial}'")
     return tuple(found)
 
@@ -77,7 +77,7 @@ def _reasons_against_array(
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
     """Return the kernel names of the devices at the bottom of this device's stack.
 
-    Devices that are missing from ``devices`` count as bottom.
+    Devices that are missing from ``devices`` count as being at the bottom.
     """
     found: dict[str, None] = {}
     for member in device.members:
@@ -92,7 +92,7 @@ def _uses(
     places = [place for place in device.mounted_on if not place.startswith(f"{MOUNT_FOLDER}/")]
     if places:
         yield f"it is mounted on {', '.join(places)}"
-    # On a member of a running array whose metadata are at the end, partitions are part of the array's data.
+    # On a member of a running array with metadata at the end, partitions are part of the array's data.
     if device.partitions and not device.holders and not ignores_partitions:
         yield f"it has partitions: {', '.join(device.partitions)}"
     elif device.partition_users:
@@ -110,8 +110,8 @@ def _uses(
 class Guard:
     """Checks every step of a plan before it runs.
 
-    ``disks`` are replaced as a whole when disks are attached or detached. ``never_written`` are the nodes of disks that
-    have not been written to since their creation, and so are blank.
+    ``disks`` is replaced as a whole when disks are attached or detached. ``never_written`` contains the nodes of disks
+    that have not been written to since their creation, and are therefore blank.
     """
 
     def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:
@@ -153,7 +153,7 @@ class Guard:
         return node not in self._never_written
 
     def expect_data(self) -> None:
-        """Assume from now on that any disk may hold data, since the machine was used without this lab's knowledge."""
+        """Assume from now on that any disk may hold data, because the machine was used without this lab's knowledge."""
         self._never_written.clear()
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -177,7 +177,7 @@ class Guard:
         }
         if not in_use and not carried:
             return
-        # 'disks reset' refuses disks that are in use, so suggest it only where it works.
+        # 'disks reset' refuses disks that are in use, so it is suggested only for disks that are not.
         own = [disk.name for disk in self._disks.values() if disk.node in carried]
         reset = f"blank {' '.join(own)} with 'raidlab disks reset {' '.join(own)}'"
         hint = f"choose other disks, or {reset}" if own and not in_use else _CHOOSE_OTHERS
@@ -232,7 +232,7 @@ class Guard:
             listed = decode_json(result.stdout or '{"signatures":[]}', _Signatures).signatures
         except msgspec.MsgspecError:
             listed = None
-        # If wipefs cannot read a disk, it prints nothing, which must not count as "no signatures".
+        # If wipefs cannot read a disk, it prints nothing. This must not count as "no signatures".
         if listed is None or result.status != 0:
             message = result.stderr.strip() or f"wipefs exited with status {result.status}"
             raise DeviceRefused(

@@ -1,12 +1,12 @@
-"""Read the first and last bytes of devices, bypassing the page cache.
+"""Read the first and last bytes of devices with direct I/O.
 
 This program runs inside an agent and uses only the standard library. Its arguments are
 
     FIRST_BYTES LAST_BYTES DEVICE...    multiples of 4096
 
-For each device, it returns the first ``FIRST_BYTES`` bytes, the 4096 bytes that hold md's metadata of format 0.90,
-and the last ``LAST_BYTES``. The bytes are compressed, because most are zeros and an embedded kernel's serial line is
-slow, and then encoded in base64. Missing and unreadable bytes are zeros.
+For each device, the program returns the first ``FIRST_BYTES`` bytes, the 4096 bytes that hold md's metadata of format
+0.90, and the last ``LAST_BYTES``. The bytes are compressed, because most are zeros and an embedded kernel's serial line
+is slow. Then they are encoded in base64. Missing and unreadable bytes are zeros.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_ends(fd: int, view: memoryview, first: int, last: int) -> None:
     read(fd, view[:first], 0)
     size = os.lseek(fd, 0, os.SEEK_END)
     read(fd, view[first : first + PAGE_BYTES], old_place(size))
-    # A device ends at a sector boundary, which is all that direct I/O requires.
+    # A device ends at a sector boundary, and direct I/O requires no more than that.
     read(fd, view[first + PAGE_BYTES :], size - last)
 
 

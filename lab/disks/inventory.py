@@ -1,4 +1,4 @@
-"""Reads the block devices of a machine from sysfs, the first and last bytes of disks, and the signatures there."""
+"""Read the block devices of a machine from sysfs, the first and last bytes of disks, and the signatures there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.tomlfile import read_toml
 from lab.units import SECTOR_BYTES
 
 FIRST_BYTES = 68 * 1024
-"""Number of bytes that are examined at the beginning of a device. The farthest signature is one of ufs."""
+"""Number of bytes that are examined at the beginning of a device. The farthest signature there is one of ufs."""
 RAID_MEMBER = "linux_raid_member"
 VOLUME_LABEL = "raidlab_volume"
 ARRAY_METADATA = (RAID_MEMBER, VOLUME_LABEL)
@@ -54,7 +54,7 @@ def _known() -> tuple[tuple[str, int, bytes], ...]:
 
 
 def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
-    """Return the sorted types of signatures on a device, each once. ``ends.first`` must have ``FIRST_BYTES``."""
+    """Return the types of signatures on a device, sorted and each once. ``ends.first`` must have ``FIRST_BYTES``."""
     first, last = ends.first, ends.last
     if not (any(first) or any(last) or any(ends.old_place)):
         return ()
@@ -76,7 +76,7 @@ def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
 
 
 def _ext_type(features: bytes) -> str:
-    """Return ext2, ext3 or ext4. The three feature words distinguish them, as in libblkid."""
+    """Return ext2, ext3 or ext4, depending on the three words with features, as in libblkid."""
     compatible, incompatible, read_only = (int.from_bytes(features[at : at + 4], "little") for at in (0, 4, 8))
     if incompatible & ~_EXT3_INCOMPATIBLE or read_only & ~_EXT3_READ_ONLY:
         return "ext4"
@@ -106,16 +106,16 @@ class BlockDevice:
     serial: str
     holders: tuple[str, ...]
     members: tuple[str, ...]
-    """The member devices, if it is an array."""
+    """The member devices if the device is an array."""
     partitions: tuple[str, ...]
     mounted_on: tuple[str, ...]
     is_swap: bool
     is_read_only: bool
     loop_file: str
     mapped_name: str = ""
-    """The name under /dev/mapper, if it is a device of the device mapper."""
+    """The name under /dev/mapper if the device belongs to the device mapper."""
     partition_users: tuple[str, ...] = ()
-    """What uses its partitions, such as mount points, devices stacked on them, or swap."""
+    """What uses the device's partitions, such as mount points, devices stacked on them, or swap."""
 
     @property
     def node(self) -> str:
@@ -143,8 +143,8 @@ def mapped_devices(machine: Machine) -> dict[str, str]:
 def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[str, BlockDevice]:
     """Return every block device with a size, by kernel name.
 
-    With ``only``, return these devices and those that are stacked above or below them. Beyond direct neighbours only
-    arrays and mappings are included, which is enough to find the disks at the bottom.
+    With ``only``, return these devices and those that are stacked above or below them. Beyond direct neighbours, only
+    arrays and mappings are included. This is enough to find the disks at the bottom.
     """
     if only is None:
         blocks = machine.list_dirs(["/sys/block"])["/sys/block"]
@@ -173,7 +173,7 @@ def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[st
     mounts = parse_mountinfo(texts["/proc/self/mountinfo"] or "")
     swaps = {line.split()[0] for line in (texts["/proc/swaps"] or "").splitlines()[1:] if line.strip()}
     devices = [_device(name, listed, texts, mounts, swaps) for name in names]
-    # A name without a device number does not exist in the kernel.
+    # If a name has no device number, the kernel has no such device.
     return {device.name: device for device in devices if device.device_number}
 
 
@@ -203,7 +203,7 @@ def _attributes(name: str) -> tuple[str, ...]:
 
 
 def absent(machine: Machine, names: Iterable[str]) -> frozenset[str]:
-    """Return the devices among ``names`` that have no size or no folder in /sys, and so are unused."""
+    """Return the devices among ``names`` that are unused, because they have no size or no folder in /sys."""
     paths = {name: f"/sys/block/{name}/size" for name in names}
     sizes = machine.read(list(paths.values()))
     return frozenset(name for name, path in paths.items() if (sizes[path] or "0").strip() == "0")
@@ -271,7 +271,7 @@ def _device(
 
 
 def scsi_serial(page: str) -> str:
-    """Return the serial number in a SCSI disk's VPD page 80h, after a header of four bytes (SPC-4); else empty."""
+    """Return the serial number after the four-byte header in a SCSI disk's VPD page 80h (SPC-4), or ""."""
     return page[4:].strip("\0 ") if page[:1] == "\0" else ""
 
 
@@ -293,7 +293,7 @@ end, and those of BIOS RAIDs and of GPT are nearer to it."""
 def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[str, DiskEnds]:
     """Read both ends of devices in one call, with ``first_bytes`` rounded up to pages and zeros for unreadable bytes.
 
-    This bypasses the page cache, because md's superblock writes bypass it too and leave the result of an earlier read
+    The bytes are read with direct I/O, because md's superblock writes bypass the page cache, so a cached page may be
     stale. Raises LabError if the reply is incomplete.
     """
     if not nodes:
@@ -318,7 +318,7 @@ def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[
 
 
 def ends_of_file(fd: int) -> DiskEnds:
-    """Read both ends of an open image on this computer, like ``read_ends`` with ``FIRST_BYTES``."""
+    """Read both ends of an open image on this computer, the way ``read_ends`` does with ``FIRST_BYTES``."""
     read = bytearray(head_program.bytes_each(FIRST_BYTES, LAST_BYTES))
     head_program.read_ends(fd, memoryview(read), FIRST_BYTES, LAST_BYTES)
     return _ends(bytes(read), FIRST_BYTES)

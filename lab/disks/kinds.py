@@ -40,9 +40,9 @@ from lab.machine import Machine
 from lab.tomlfile import OLD_DRIVES_FOLDER, convert_tree, read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 
-# Time that nbdkit, the socket and the kernel's nbd driver add to each request. On the embedded kernel its median is
-# 0.38 to 0.45 ms, for delays of 12 and 13 ms. It is subtracted from the delay, so that the drive has its model's
-# service time.
+# This is the time that nbdkit, the socket and the kernel's nbd driver add to each request. On the embedded kernel, its
+# median is 0.38 to 0.45 ms, for delays of 12 and 13 ms. It is subtracted from the delay, so that the drive has its
+# model's service time.
 TRANSPORT_MILLISECONDS = 0.4
 MAX_ZONES = 32
 _STEPS = 200
@@ -69,18 +69,18 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seek_short_a_ms: Milliseconds
     seek_short_b_ms: Milliseconds
     seek_short_cylinders: PartCount
-    """The distance below which seeks take a + b √distance. Longer seeks take a + b distance."""
+    """The distance below which seeks take a + b √distance, whereas longer seeks take a + b distance."""
     seek_long_a_ms: Milliseconds
     seek_long_b_ms: Milliseconds
     track_switch_ms: Milliseconds
     overhead_ms: Milliseconds
-    """Time of a command in the drive's electronics. For a queued command it has passed by the time its turn comes."""
+    """Time that a command takes in the drive's electronics. For a queued command, it has passed when its turn comes."""
     interface_bytes_per_second: Rate = 300e6
     queue_depth: QueueDepth = 1
-    """Number of commands that the drive reorders, shortest access time first; 1 means no reordering."""
+    """Number of commands that the drive reorders, with the shortest access time first. 1 means no reordering."""
     read_ahead_bytes: SizeBytes = 0
     write_cache_bytes: SizeBytes = 0
-    """Size of the volatile write cache, whose content is lost on a power failure; 0 if it is off."""
+    """Size of the volatile write cache, whose content is lost on a power failure, or 0 if the cache is off."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.zones) <= MAX_ZONES:
@@ -100,7 +100,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def mean_random_seconds(self) -> float:
-        """The mean time of a single small request at a random place, as overhead, mean seek and half a revolution.
+        """The mean time of a single small request at a random place: overhead, mean seek and half a revolution.
 
         The distance d between two random places, as a share of the stroke, has the density 2(1 - d).
         """
@@ -144,8 +144,9 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     service_milliseconds: Milliseconds = 0.0
     concurrent_requests: QueueDepth = 1
     is_rotational: bool = True
-    """Whether the drive reports that it rotates. If so, md reads from the nearest head, else from the shortest
-    queue."""
+    """Whether the drive reports that it rotates. If it does, md reads from the copy with the nearest head, and
+    otherwise from the copy with the shortest queue.
+    """
     mechanics: Mechanics | None = None
 
     def __post_init__(self) -> None:
@@ -154,7 +155,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def service_seconds(self) -> float:
-        """The time from a small request to its answer on an idle drive; with mechanics, the mean over random places."""
+        """The time that an idle drive takes for a small request. With mechanics, it is the mean over random places."""
         return self.service_milliseconds / 1000 if self.mechanics is None else self.mechanics.mean_random_seconds
 
     @property
@@ -185,9 +186,9 @@ def require_free_name(name: str) -> None:
 
 
 def save_drive_model(name: str, model: DriveModel) -> Path:
-    """Save one of the user's own drive models, replacing an earlier one with this name, and return its file.
+    """Save one of the user's own drive models, replacing an earlier one of this name, and return its file.
 
-    Raises SpecError if the name is not free, or if a value is impossible for a drive, which a fit may produce.
+    Raises SpecError if the name is not free, or if a value is impossible for a drive, as it may be after a fit.
     """
     require_free_name(name)
     path = _user_folder() / f"{name}.toml"
@@ -206,7 +207,7 @@ def save_drive_model(name: str, model: DriveModel) -> Path:
 
 
 def _toml(value: object) -> str:
-    """Return a plain value as TOML, in which strings and numbers, but not tables, are written as in JSON."""
+    """Return a plain value as TOML, which writes strings and numbers, but not tables, the way JSON does."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -216,7 +217,7 @@ def _toml(value: object) -> str:
 
 @cache
 def all_drive_models() -> dict[str, DriveModel]:
-    """Map names to drive models; the user's models override built-in ones. Raises SpecError if a file is invalid."""
+    """Map names to drive models. The user's models override built-in ones. Raises SpecError if a file is invalid."""
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
     earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))
@@ -242,7 +243,7 @@ _NO_COMPILER = 127
 
 
 def install_drive(machine: Machine, plugin: str) -> None:
-    """Compile the plugin on the machine unless it is there and up to date. Raises ToolMissing or LabError."""
+    """Compile the plugin on the machine unless it exists there and is up to date. Raises ToolMissing or LabError."""
     folder = f"{plugin}.d"
     here = Path(__file__).parent / "drive"
     sources = {f"{folder}/{name}": (here / name).read_text(encoding="utf-8") for name in _SOURCES}
@@ -360,7 +361,7 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.name} ({self.node})"
 
     def validate(self) -> None:
-        """Raise SpecError if a value is impossible for a lab disk, which an untrusted machine may report."""
+        """Raise SpecError if a value is impossible for a lab disk, because an untrusted machine may report anything."""
         checked_disk_name(self.name)
         checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
         if not re.fullmatch(r"/dev/([a-z]{1,16}[0-9]{0,8}|nvme[0-9]{1,4}n[0-9]{1,4})", self.node):

@@ -1,4 +1,4 @@
-"""The lab's own drives on a stock kernel. A program on the machine serves them to the kernel's drivers nbd and cuse.
+"""The lab's own drives on a stock kernel. A program on the machine serves them to the kernel's nbd and cuse drivers.
 
 The program accepts the same commands as the embedded kernel's driver, and records requests in the same form
 (provision/kernel/served). It is compiled on this computer, because the machine in QEMU runs this computer's programs.

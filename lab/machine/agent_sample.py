@@ -26,7 +26,7 @@ ATTRIBUTE_BYTES = 4096
 
 
 class Sampler:
-    """Reads the same small files repeatedly and keeps them open, because opening costs more than reading."""
+    """Reads the same small files again and again, and keeps them open because opening costs more than reading."""
 
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent

@@ -5,9 +5,9 @@
     resize    target, columns, rows                -> {}; the terminal's programs get SIGWINCH
     taken     target, bytes                        -> {}; the client has shown that many bytes of output
 
-At most ``window`` bytes of output are in flight. If a program prints more, it is blocked, as on any terminal. So a
-flood of output uses no memory, and other requests are answered between its pieces. Pieces are base64, because a program
-may print any bytes, a piece may end within a character, and in JSON each control character would take six bytes.
+At most ``window`` bytes of output are in flight. A program that prints more is blocked, as on any terminal. Therefore a
+flood of output uses no memory, and other requests are answered between pieces. Pieces are in base64, because a program
+may print any bytes, a piece may end within a character, and a control character would take six bytes in JSON.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from lab.machine.agent import Agent
 
 PIECE_BYTES = 4096
-# A program left behind may hold the terminal open, so the terminal ends this long after its shell.
+# A program that is left behind may hold the terminal open, so the terminal ends this long after its shell.
 DRAIN_SECONDS = 0.2
 # How long the last output is kept for a client that is slow to show earlier output.
 LAST_PIECES_SECONDS = 5.0
 KILL_AFTER_SECONDS = 2.0
-# Virtual time that passes for each piece and each key. Computing takes none, but a disk does, and a full-screen
+# The virtual time that passes for each piece and each key. Computing takes none, but a disk does, and a full-screen
 # program may wait for more input after an Esc (vim's ttimeoutlen is a tenth of a second).
 PIECE_SETTLES_SECONDS = 0.001
 SHELL_SETTLES_SECONDS = 0.01
@@ -117,7 +117,7 @@ class PseudoTerminal:
         self.read()
 
     def read(self) -> bool:
-        """Send one piece to the client if there is room. Return False without data, or at the end of the output."""
+        """Send one piece to the client if there is room. Return False if there are no data, or no more output."""
         if self.room <= 0:
             return False
         try:
@@ -197,7 +197,7 @@ class PseudoTerminal:
             self.hang_up()
 
     def stop(self, number: int) -> None:
-        """Hang up as when a terminal's window is closed. Surviving processes are killed later."""
+        """Hang up, as when a terminal's window is closed. Processes that survive this are killed later."""
         if self.status is None and number == signal.SIGKILL:
             self.kill()
         elif self.status is None:
@@ -225,7 +225,7 @@ class PseudoTerminal:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
                     fields = file.read().rpartition(")")[2].split()
-                # This is field 6 of the line (proc(5)), whose first two fields are cut off.
+                # This is field 6 of the line (proc(5)). The first two fields are cut off.
                 if int(fields[SESSION]) == self.pid:
                     os.kill(int(pid), signal.SIGKILL)
 

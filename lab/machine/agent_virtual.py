@@ -1,8 +1,9 @@
 """The agent of a machine in virtual time. This file needs only agent.py, which lies beside it.
 
-The whole machine and its clock stop while the agent reads its line (provision/kernel/driver/lab_client_kern.c). So it
-reads whenever no running task needs time to pass (``passes_time``). Otherwise it checks now and then for a request to
-stop a task. It handles one request at a time, because how many arrive together is a matter of chance.
+The whole machine and its clock stop while the agent reads its line (provision/kernel/driver/lab_client_kern.c).
+Therefore the agent reads whenever no running task needs time to pass (``passes_time``). Otherwise it checks from time
+to time for a request to stop a task. It handles one request at a time, because how many arrive together depends on
+chance.
 """
 
 from __future__ import annotations

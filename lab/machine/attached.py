@@ -33,7 +33,7 @@ _SHELL_NOT_FOUND = 127
 
 
 class AgentProcess:
-    """An agent's process (or the ssh client that connects to it); ``release`` ends it."""
+    """An agent's process, or the ssh client that connects to it. ``release`` ends it."""
 
     def __init__(self, process: RunningProcess, errors: IO[bytes], describe: Callable[[int, str], LabError]) -> None:
         self._process = process
@@ -41,8 +41,8 @@ class AgentProcess:
         self._describe = describe
 
     def release(self, has_left: bool) -> None:
-        """Wait for the agent to end, which it does when the channel is closed."""
-        # sudo runs as root, so an ordinary user may not kill it; it ends when its input ends.
+        """Wait until the agent has ended, which it does when the channel is closed."""
+        # sudo runs as root, so an ordinary user may not kill it. It ends when its input ends.
         with self._errors, contextlib.suppress(PermissionError):
             for _ in range(2):
                 try:
@@ -62,7 +62,7 @@ class AgentProcess:
         """Explain why the agent is gone, from its exit status and its error output (or that of sudo or ssh)."""
         try:
             status = self._process.wait(timeout=3)
-        except Exception:  # a process that does not end is as lost as one that has ended
+        except Exception:  # a process that does not end counts as lost, too
             status = -1
         self._errors.seek(0)
         return self._describe(status, self._errors.read().decode("utf-8", "replace").strip()[-2000:])
@@ -92,14 +92,14 @@ def _local_loss(status: int, output: str) -> LabError:
 
 
 def ssh_arguments(target: Target) -> list[str]:
-    """Return the ssh client's arguments without the remote command. With them, ssh never asks for a password."""
+    """Return ssh's arguments without the remote command. With these arguments, ssh never asks for a password."""
     options = target.options
     argv = [*_SSH_OPTIONS, "-o", "ClearAllForwardings=yes"]
     for key, flag in (("config", "-F"), ("identity", "-i"), ("port", "-p")):
         if options.get(key):
             argv += [flag, options[key]]
     if options.get("identity"):
-        # Otherwise ssh tries the keys of a running ssh-agent first, and servers hang up after a few wrong keys.
+        # Otherwise ssh would first try the keys of a running ssh-agent, and servers hang up after a few wrong keys.
         argv += ["-o", "IdentitiesOnly=yes"]
     if options.get("known_hosts"):
         argv += ["-o", f"UserKnownHostsFile={options['known_hosts']}"]
@@ -123,8 +123,8 @@ def _vagrant_arguments(config: str) -> dict[str, list[str]]:
 def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[str]]:
     """Ask Vagrant how to reach the machine. Return its name, and the ssh client's arguments without the command.
 
-    Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target matches several
-    machines, and LabError if the folder has no Vagrantfile or the machine is not running.
+    Raises ToolMissing if Vagrant is not installed, SpecError if the Vagrantfile lacks the machine or the target matches
+    several machines, and LabError if the folder contains no Vagrantfile or the machine is not running.
     """
     vagrant = processes.find("vagrant")
     if not vagrant:
@@ -189,7 +189,7 @@ def start_ssh(
 ) -> tuple[AgentProcess, Channel]:
     """Start the agent on another computer. Nothing is installed there, and nothing is left behind.
 
-    ``name`` identifies the computer in errors. ``arguments`` are those of the ssh client, including the destination.
+    ``name`` identifies the computer in errors. ``arguments`` are the ssh client's, including the destination.
     ``by_hand`` is the command with which users connect, if that is not ``ssh NAME``.
     """
     ssh = processes.find("ssh")

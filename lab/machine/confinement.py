@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""Permanently limits which files a process can read and write, before the process becomes the embedded kernel.
+"""Permanently limit which files a process can read and write, before the process becomes the embedded kernel.
 
 All code in the embedded kernel, including its root user and its drivers, can read the system's programs and settings
 (SYSTEM, SETTINGS) and the files given to it, and can write only the files given for writing. Three layers of the host's
@@ -15,8 +15,8 @@ kernel enforce this. An ordinary user can use each of them, and all available la
     seccomp    refuses the system calls that change a file without opening it for writing, those that send to a
                socket by its address, and io_uring (seccomp(2)). By itself it prevents neither reading nor writing
 
-This file stands alone, like supervisor.py, and imports nothing from the lab. When it is run by itself, it prints JSON
-that contains, for each layer, an empty text or the reason why this host does not provide the layer.
+This file stands alone, like supervisor.py, and imports nothing from the lab. When it is run by itself, it prints JSON.
+For each layer, this contains an empty text, or the reason why this host does not provide the layer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NAMESPACE, LANDLOCK, SECCOMP = "namespace", "landlock", "seccomp"
 LAYERS = (NAMESPACE, LANDLOCK, SECCOMP)
-# Devices that programs open for writing or read random numbers from. They store nothing.
+# Devices that programs open for writing, or from which they read random numbers. These devices store nothing.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 # Installed software, and the list of the processor's features, by which the kernel chooses its parity routines.
 SYSTEM = (
@@ -44,7 +44,7 @@ SYSTEM = (
     "/gnu/store",
     "/proc/cpuinfo",
 )
-# Settings below /etc that programs in the guest look for. They are chosen by name, because root may read keys there.
+# Settings below /etc that programs in the guest look for. They are listed by name, because root may read keys in /etc.
 SETTINGS = (
     *("DIR_COLORS", "alternatives", "bash.bashrc", "bash_completion", "bash_completion.d", "bashrc", "blkid.conf"),
     *("crypto-policies", "debian_version", "e2fsck.conf", "e2scrub.conf", "fuse.conf", "group", "host.conf", "hosts"),
@@ -54,7 +54,7 @@ SETTINGS = (
     *("profile.d", "protocols", "python3", "redhat-release", "rpc", "services", "shells", "skel"),
     *("ssl/openssl.cnf", "pki/tls/openssl.cnf", "terminfo", "timezone", "udev", "vim", "vimrc", "xattr.conf"),
 )
-# Empty folders, in which the guest mounts its own file systems or users look first.
+# Empty folders, in which the guest mounts its own file systems, or in which users look first.
 EMPTY_FOLDERS = (
     *("/boot", "/dev", "/etc", "/home", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/sys", "/tmp"),
     *("/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp"),
@@ -71,7 +71,7 @@ MOUNT_ATTR_RDONLY, MOUNT_ATTR_NODEV, AT_RECURSIVE, AT_FDCWD = 0x1, 0x4, 0x8000, 
 # linux/prctl.h, linux/capability.h
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CAPABILITY_VERSION_3, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 0x20080522, 1, 2
-# The same numbers on every architecture (asm-generic/unistd.h), except the last (x86-64).
+# These numbers are the same on every architecture (asm-generic/unistd.h), except for the last (x86-64).
 MOUNT_SETATTR, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, SECCOMP_CALL = 442, 444, 445, 446, 317
 # linux/landlock.h: access rights to files and folders, then the rights that each ABI can restrict.
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, IOCTL_DEVICE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
@@ -115,16 +115,16 @@ def confine(
 ) -> list[str]:
     """Confine this process and all its descendants to these files and folders and to the system's own.
 
-    Returns the layers in force; layers that the host does not provide are skipped. ``readable`` files can be read in
-    addition to the ``writable`` files; they may be missing. ``devices`` can be used in addition to DEVICES. The names
-    in ``listable`` folders, and in all folders below them, can be listed. Raises OSError if a writable file is missing,
+    Returns the layers in force. Layers that the host does not provide are skipped. ``readable`` files can be read in
+    addition to the ``writable`` files, and may be missing. ``devices`` can be used in addition to DEVICES. The names in
+    ``listable`` folders, and in all folders below them, can be listed. Raises OSError if a writable file is missing,
     and HalfConfined if the caller must fork a new process and confine that process without a namespace.
     """
     held: list[str] = []
     for path in writable:
-        # Raise now, because a missing file must not look like a missing layer.
+        # Raise the error now, because a missing file must not look like a missing layer.
         os.stat(path)
-    # The order matters, because Landlock forbids further mounts.
+    # The order of the layers matters, because Landlock forbids further mounts.
     for layer in filter(layers.__contains__, LAYERS):
         try:
             _lay(layer, writable, readable, held, devices, listable)
@@ -137,7 +137,7 @@ def confine(
 
 
 def reasons_against() -> dict[str, str]:
-    """Return for each layer why this host does not provide it; empty if it does. A child process tries each layer."""
+    """Return for each layer why this host does not provide it, or "" if it does. A child process tries each layer."""
     reasons = {}
     for layer in LAYERS:
         read, write = os.pipe()
@@ -157,7 +157,7 @@ def reasons_against() -> dict[str, str]:
 
 
 def visible(readable: Iterable[str]) -> list[str]:
-    """Return the paths that the guest sees, which are the system's own files and these."""
+    """Return the paths that the guest sees, which are these and the system's own files."""
     return [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *readable]
 
 
@@ -169,7 +169,7 @@ def _lay(
     devices: Collection[str] = (),
     listable: Collection[str] = (),
 ) -> None:
-    """Apply one layer to this process, on top of those ``held``. Raises OSError if the host does not provide it."""
+    """Apply one layer to this process, on top of those in ``held``. Raises OSError if the host does not provide it."""
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if layer == NAMESPACE:
         _use_namespace(writable, visible(readable), devices)
@@ -217,7 +217,7 @@ def _use_namespace(writable: Collection[str], readable: Collection[str], devices
 
 def use_root(readable: Iterable[str]) -> None:
     """Create a root directory with only these files, each at its own path, and move the old root to OLD_ROOT."""
-    # Any folder that every host has can be the mount point.
+    # The mount point can be any folder that every host has.
     _mount("tmpfs", "/usr", MS_NOSUID, "tmpfs", b"mode=755,size=1m")
     os.mkdir(f"/usr{OLD_ROOT}")
     _check(_libc.pivot_root(b"/usr", os.fsencode(f"/usr{OLD_ROOT}")))
@@ -251,10 +251,10 @@ def _use_own_root(writable: Collection[str], readable: Collection[str], more_dev
 
 
 def _bind_mount(path: str, *, is_own: bool = False) -> str:
-    """Bind-mount a file or folder of the old root at the same path in the new one, with the links that lead there.
+    """Bind-mount a file or folder of the old root at the same path in the new root, with the links that lead there.
 
-    Returns the path without links; empty if the file is missing. An existing path is left alone unless it ``is_own``,
-    in which case it becomes a separate mount.
+    Returns the path without links, or an empty string if the file is missing. An existing path is left alone unless it
+    ``is_own``, in which case it becomes a separate mount.
     """
     here, parts, links = "/", path.split("/"), 0
     while parts:
@@ -353,19 +353,19 @@ def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     """Yield the filter in classic BPF: opcode, jump if true, jump if false, operand. Source: seccomp(2).
 
     With ``can_answer``, the kernel's management console may send answers, because no other program's socket is visible.
-    The filter cannot see which socket an address refers to, only whether there is an address.
+    The filter can see whether there is an address, but not to which socket it refers.
 
     The filter does not affect the system calls of a guest program. The embedded kernel intercepts them first
     (ptrace(2), PTRACE_SYSEMU), or with its own filter, whose result overrides a refusal (SECCOMP_RET_TRAP).
     """
-    # Offsets in struct seccomp_data of the call, the architecture, the lower halves of the second and third arguments,
-    # and the fifth argument, which is an address (both halves).
+    # These are offsets in struct seccomp_data of the call, the architecture, the lower halves of the second and third
+    # arguments, and the fifth argument, which is an address (both halves).
     number, arch, second, third, fifth = 0, 4, 24, 32, 48
     refuse = REFUSE | errno.EPERM
     yield from ((LOAD, 0, 0, arch), (IF_EQUAL, 1, 0, AUDIT_ARCH_X86_64), (RETURN, 0, 0, refuse))
     yield from ((LOAD, 0, 0, number), (IF_AT_LEAST, 0, 1, X32_CALLS), (RETURN, 0, 0, refuse))
     answers = {**dict.fromkeys(CHANGES, errno.EROFS), **dict.fromkeys((*REACHING, IO_URING_SETUP), errno.EPERM)}
-    # The C library knows that this call is new, and falls back to the older one.
+    # The C library knows that this call is new, and falls back to an older one.
     answers[OPENAT2] = errno.ENOSYS
     # The embedded kernel changes the mode of its memory file, and exits if that fails, so report success.
     answers[FCHMOD] = 0

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -IS
-"""A task of the agent, inside the kernel's init, that restarts the embedded kernel's file disks when they hang.
+"""A task of the agent, in the kernel's init, that restarts the embedded kernel's file disks when they hang.
 
-Completed requests of all file disks return through one socket, whose epoll event is edge-triggered
-(os_add_epoll_fd in arch/um/os-Linux/irq.c). The kernel stores reported events in one static array, and iterates over it
-while a nested run of the same handler (a soft interrupt lets a pending SIGIO in) may overwrite it. An event that is
-lost that way never recurs, so the completions stay in the socket, and processes wait for their disks forever. The next
-completed request of any file disk is a new event, upon which the kernel processes all waiting completions.
+Completed requests of all file disks return through one socket, whose epoll event is edge-triggered (os_add_epoll_fd in
+arch/um/os-Linux/irq.c). The kernel stores reported events in one static array. While it iterates over the array, a soft
+interrupt may let a pending SIGIO in, and the nested run of the same handler overwrites the array. An event that is lost
+in this way never recurs, so the completions stay in the socket, and processes wait for their disks forever. The next
+completed request of any file disk is a new event. The kernel then processes all waiting completions.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ import time
 
 CHECK_SECONDS = 1.0
 STALLED_CHECKS = 2
-"""Consecutive checks that find requests in flight but none completed. A healthy disk needs milliseconds for each."""
+"""A disk hangs if this many consecutive checks find requests in flight but none completed. A healthy disk needs
+milliseconds for each.
+"""
 MOST_READS = 8
-"""The event of a rescuing read can be lost too, so several are allowed. A disk that never answers uses them up."""
+"""Maximum number of rescuing reads. The event of such a read can be lost too, so several are allowed. A disk that never
+answers uses them up.
+"""
 READ_BYTES = 4096
 RESCUED = "did nothing for"
 """Text that identifies the report of a rescue in the kernel's log."""
 
 
 def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Map disks to requests in flight and completed reads, writes, discards and flushes (admin-guide/iostats.rst)."""
+    """Map disks to requests in flight and to completed reads, writes, discards and flushes (iostats.rst)."""
     found = {}
     for line in diskstats.splitlines():
         fields = line.split()
@@ -60,16 +64,16 @@ class DiskRescue:
         self.stalled_checks = self.stalled_checks + 1 if stalled and not is_moving else 0
         if self.stalled_checks >= STALLED_CHECKS and len(self.reading) < MOST_READS:
             self.stalled_checks = 0
-            # A disk whose own requests are all in flight would not accept another.
+            # A disk on which the maximum number of requests is in flight would not accept another one.
             calmest = min(disks, key=lambda name: disks[name][0])
             log_error(f"{', '.join(stalled)} {RESCUED} {STALLED_CHECKS * CHECK_SECONDS:g} s; reading from {calmest}")
             self.reading.append(f"/dev/{calmest}")
-            # This runs on a thread, because the read may hang as long as the disk does.
+            # This runs on a separate thread, because the read may hang as long as the disk does.
             _thread.start_new_thread(self.read_block, (f"/dev/{calmest}",))
 
     def read_block(self, device: str) -> None:
-        """Read a block, bypassing the page cache. O_DIRECT needs page-aligned memory."""
-        # Imported on demand, because each import delays the start of the kernel.
+        """Read a block with O_DIRECT, which needs page-aligned memory."""
+        # This is imported on demand, because each import delays the start of the kernel.
         import mmap
 
         try:

@@ -55,7 +55,7 @@ GUEST_FOLDER = "uml"
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
-# make_uml_dir in arch/um/os-Linux/umid.c has a buffer of 512 for the path, a slash and a NUL. A longer path crashes it.
+# make_uml_dir in arch/um/os-Linux/umid.c has 512 bytes for the path, a slash and a NUL. A longer path crashes it.
 UML_DIR_BYTES = 510
 LONGEST_INSTANCE = "1234567-12345678"
 """The longest name of a running machine's folder, which is a process id (pid_max in proc(5)) and eight digits."""
@@ -87,7 +87,7 @@ _LOSSES = read_toml(_HERE / "losses.toml", _Losses)
 
 @dataclass(frozen=True, slots=True)
 class UbdDisk:
-    """A file that the embedded kernel sees as a block device. In order, these are ``/dev/ubda`` and so on."""
+    """A file that the embedded kernel sees as a block device. The first is ``/dev/ubda``, the next ``/dev/ubdb``."""
 
     path: Path
     serial: str
@@ -107,9 +107,9 @@ class EmbeddedOptions:
     held_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
     layers: tuple[str, ...] | None = None
-    """Layers that confine the kernel (lab/machine/confinement.py); None for all that the host supports."""
+    """Layers that confine the kernel (lab/machine/confinement.py), or None for all that the host supports."""
     shown: tuple[Path, ...] = ()
-    """Files and folders that the guest sees in addition to the system's and the lab's, each at its own path."""
+    """Files and folders that the guest sees, in addition to the system's and the lab's. Each keeps its path."""
     mdadm: Path | None = None
     """The folder of an mdadm that replaces this computer's."""
     keeps_logs: bool = False
@@ -117,7 +117,7 @@ class EmbeddedOptions:
 
 
 class EmbeddedKernel:
-    """A started kernel and its supervisor; ``release`` leaves nothing behind."""
+    """A started kernel and its supervisor. ``release`` leaves nothing behind."""
 
     def __init__(
         self, supervisor: RunningProcess, instance: FolderLock, processes: Processes, files: HostFiles
@@ -127,7 +127,7 @@ class EmbeddedKernel:
         self._processes = processes
         self._files = files
         self.ask_to_leave: Callable[[], object] = lambda: None
-        """Asks the agent to power off."""
+        """A function that asks the agent to power off."""
         self._forget = signals.at_worst(self.end_now)
 
     @property
@@ -135,7 +135,7 @@ class EmbeddedKernel:
         return self._instance.folder / CONSOLE_LOG
 
     def open_channel(self, read_fd: int, write_fd: int, **terms: Any) -> Channel:
-        """Return the channel to its agent, which then owns the descriptors. ``terms`` are arguments of Channel."""
+        """Return the channel to the agent, which then owns the descriptors. ``terms`` are arguments of Channel."""
         assert self._supervisor.stdout is not None
         life_fd = os.dup(self._supervisor.stdout.fileno())
         with ExitStack() as undo:
@@ -148,21 +148,21 @@ class EmbeddedKernel:
     def release(self, has_left: bool) -> None:
         """Kill remaining processes and remove the instance's folder.
 
-        If the agent ``has_left``, the kernel is powering off, which stops its arrays cleanly. It gets time for this.
+        If the agent ``has_left``, the kernel is powering off. It gets time for this, because it stops arrays cleanly.
         """
         try:
             if has_left:
                 self._wait_for_supervisor(POWER_OFF_SECONDS)
             for pipe in (self._supervisor.stdin, self._supervisor.stdout):
                 if pipe is not None:
-                    # Closing the supervisor's standard input makes it end the kernel.
+                    # When its standard input is closed, the supervisor ends the kernel.
                     pipe.close()
             status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
             if status is None:
                 self._supervisor.kill()
                 status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
             if status is None or status < 0:
-                # A killed supervisor has not cleaned up.
+                # A supervisor that was killed has not cleaned up.
                 kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         finally:
             self._forget()
@@ -187,13 +187,13 @@ class EmbeddedKernel:
         remove_instance(self._instance.folder)
 
     def waited_seconds(self) -> float | None:
-        """Return how long its process was runnable but had no processor (sched-stats.rst); None if unknown."""
+        """Return how long the kernel's process was runnable but had no processor (sched-stats.rst), or None."""
         group = kernel_group(self._instance.folder)
         fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
         return int(fields[1]) / 1e9 if len(fields) > 1 else None
 
     def console_tail(self) -> str:
-        """Return the last lines of its console; empty if the log cannot be read."""
+        """Return the last lines of the kernel's console, or nothing if the log cannot be read."""
         try:
             lines = self.console_log.read_text("utf-8", "replace").splitlines()
         except OSError:
@@ -234,9 +234,9 @@ def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
 
 
 def loss_message(status: int | None, lines: Sequence[str]) -> str:
-    """Return a kernel's own messages if it crashed, else how its process ended. ``lines`` are those of its console."""
+    """Return a kernel's own messages if it crashed, or else how its process ended. ``lines`` are its console's."""
     trouble = [line for line in lines if any(word in line for word in _WORDS_OF_TROUBLE)]
-    # The panic is the most informative; an oops before it shows the origin.
+    # The panic is the most informative message, and an oops before it shows the origin.
     trouble.sort(key=lambda line: "Kernel panic" not in line)
     if trouble:
         return "the embedded kernel crashed: " + " / ".join(trouble[:3])
@@ -262,9 +262,9 @@ def most_requests(disks: int) -> int:
 
     The driver passes the requests of all disks to its thread through one socket. When the socket is full, the driver
     promises to retry once a request of the same disk completes (BLK_STS_DEV_RESOURCE in ubd_queue_rq,
-    arch/um/drivers/ubd_kern.c), even if none is in flight, in which case that disk hangs for good. Six disks with 64
+    arch/um/drivers/ubd_kern.c). If no request of that disk is in flight, the disk hangs for good. Six disks with 64
     requests each make a seventh disk hang within seconds (Linux 6.1). The socket's capacity depends on the host
-    (socket(7), wmem_default); a fifth of it is left free.
+    (socket(7), wmem_default). A fifth of it is left free.
     """
     sender, receiver = socket.socketpair()
     room = 0
@@ -281,13 +281,13 @@ def kernel_arguments(
 ) -> list[str]:
     """Return the kernel's command line.
 
-    ``ro`` keeps the guest from changing the host's files, on which its root user has the rights of the calling user.
+    ``ro`` keeps the guest from changing the host's files. Its root user has the rights of the calling user on them.
     Sources: linux.uml(1); Documentation/virt/uml/user_mode_linux_howto_v2.rst.
     """
     arguments = [
         str(image.path),
         f"mem={options.memory_bytes // MIB}M",
-        # Only a name for /proc/mounts. Without it, UML reports root=98:0, and lsblk shows the first disk on "/".
+        # This is only a name for /proc/mounts. Otherwise UML reports root=98:0, and lsblk shows the first disk on "/".
         "root=/run/computer",
         "rootfstype=hostfs",
         "rootflags=/",
@@ -344,7 +344,7 @@ def mdadm_parameter(options: EmbeddedOptions) -> list[str]:
 
 
 def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
-    """Raise SpecError if a kernel whose state folder is ``inner`` below ``root`` cannot start because of its paths."""
+    """Raise SpecError if paths are too long for a kernel whose state folder is ``inner`` below ``root``."""
     check_path(root, image.path)
     folder = root / inner / "machines" / LONGEST_INSTANCE
     disks = tuple(UbdDisk(folder / f"disk{number + 1:02d}.img", "RAIDLAB-00") for number in range(file_disks))
@@ -392,7 +392,7 @@ def start_embedded(
         kernel = EmbeddedKernel(supervisor, instance, processes, files)
         undo.callback(kernel.release, has_left=False)
         vigil = Vigil(files, folder, kernel.console_log)
-        # In virtual time silence means nothing, and a ping would be an event that does not occur in another run. The
+        # In virtual time, silence means nothing, and a ping would be an event that does not occur in other runs. The
         # line is a pipe, from which the kernel reads whole messages.
         terms: dict[str, Any] = {"window_bytes": math.inf} if options.virtual_time else {"on_silence": vigil.on_silence}
         channel = kernel.open_channel(up_read, down_write, **terms)
@@ -401,7 +401,7 @@ def start_embedded(
 
 
 def spare_space_environment() -> dict[str, str]:
-    """Return the environment variable that sets how many bytes to leave free on the host's disk, if the user set it."""
+    """Return the environment variable for the bytes to leave free on the host's disk, if the user has set it."""
     setting = os.environ.get(SPARE_VARIABLE)
     return {SPARE_VARIABLE: str(parse_bytes(setting, what=SPARE_VARIABLE))} if setting else {}
 
@@ -434,7 +434,7 @@ def confined_paths(
     writable: Sequence[Path] = (),
     layers: Sequence[str] = LAYERS,
 ) -> dict[str, Sequence[str]]:
-    """Return the arguments of confine(), with the paths that the kernel may write and those that it may only read."""
+    """Return the arguments of confine(): the paths that the kernel may write, and those that it may only read."""
     paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
     applied = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
     return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(applied)}
@@ -449,7 +449,7 @@ def supervisor_argv(
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
-    """Create a pipe; each exit stack closes one of its ends."""
+    """Create a pipe. Each exit stack closes one of its ends."""
     ends = os.pipe2(os.O_CLOEXEC)
     reading.callback(os.close, ends[0])
     writing.callback(os.close, ends[1])

@@ -1,4 +1,4 @@
-"""Find the embedded kernel and its parts, whether packaged, built here, or chosen by a target."""
+"""Find the embedded kernel and its parts, which may be packaged, built here, or chosen by a target."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def built_folders() -> tuple[Path, Path]:
 def built_part(name: str) -> Path:
     """Return a kernel's folder, or a file beside the kernels, by name.
 
-    The user's own is returned if it exists, else the one for all users.
+    The user's own part is returned if it exists, or else the one for all users.
     """
     own, shared = (folder / name for folder in built_folders())
     return shared if shared.exists() and not own.exists() else own
@@ -88,7 +88,7 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
 
 
 def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
-    """Return the target in virtual time; unchanged if it specifies a time or a kernel, or if that kernel is missing."""
+    """Return the target in virtual time, or unchanged if it sets a time or a kernel, or if that kernel is missing."""
     if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
         return target
     try:
@@ -99,7 +99,7 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 
 
 def wide_registers(files: HostFiles) -> Path | None:
-    """Return the library to preload on a processor with AMX (wide_registers.c), else None.
+    """Return the library to preload on a processor with AMX (wide_registers.c), or else None.
 
     Raises ToolMissing or NotTrusted.
     """
@@ -116,7 +116,7 @@ def wide_registers(files: HostFiles) -> Path | None:
 
 
 def _image_in(path: Path) -> KernelImage:
-    """Return a kernel with its modules, if they are where a build here or an unpacked package puts them."""
+    """Return a kernel, with its modules if they are where a build here or an unpacked package puts them."""
     path = path.absolute()
     if not _is_whole(path):
         raise ToolMissing(
@@ -125,7 +125,7 @@ def _image_in(path: Path) -> KernelImage:
         )
     built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
     if not built.is_dir() and packaged.is_dir() and packaged != Path("/usr/lib/uml/modules"):
-        # A package contains one release; several mean that two packages were unpacked over each other.
+        # A package contains one release. Several releases mean that two packages were unpacked over each other.
         releases = list(packaged.iterdir())
         if len(releases) != 1:
             raise ToolMissing(
@@ -145,7 +145,7 @@ def _is_whole(path: Path) -> bool:
         # An unreadable file may still be executable.
         return True
     if header.startswith(b"#!"):
-        # A script that starts a kernel.
+        # This is a script that starts a kernel.
         return True
     if len(header) < _ELF_HEADER.size or not header.startswith(b"\x7fELF\x02\x01"):
         return False

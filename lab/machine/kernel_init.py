@@ -64,11 +64,11 @@ def read_text(path: str) -> str:
 
 
 def use_own_root(readable: list[str]) -> None:
-    """Change to a root directory that contains only the files for the guest, like the namespace's root directory.
+    """Change to a root directory that contains only the files for the guest, as the namespace's root directory does.
 
-    The host's files are only hidden, and root in the guest can mount them again.
+    The host's files are only hidden. Root in the guest can mount them again.
     """
-    # Imported on demand, because loading it takes longer than most of the startup.
+    # This is imported on demand, because loading it takes longer than most of the startup.
     if TYPE_CHECKING:
         from lab.machine import confinement
     else:
@@ -167,8 +167,8 @@ def use_mdadm(folder: str) -> None:
 def virtio_port() -> str:
     """Return the device of the client's port on a QEMU machine.
 
-    The driver creates the port only after QEMU has answered, and the file with the port's name still later (PORT_ADD
-    and PORT_NAME in drivers/char/virtio_console.c).
+    The driver creates the port only after QEMU has answered, and it creates the file with the port's name even later
+    (PORT_ADD and PORT_NAME in drivers/char/virtio_console.c).
     """
     while True:
         for name in os.listdir(PORTS):
@@ -201,7 +201,8 @@ def main() -> None:
     os.umask(0o022)
     kind, is_virtual_time = Agent, bool(os.environ.get(QUICK_CLOCK))
     if is_virtual_time:
-        # Imported on demand, so that a machine in real time never compiles it, and before another /tmp hides it.
+        # This is imported on demand, so that a machine in real time never compiles it, and before another /tmp hides
+        # it.
         if TYPE_CHECKING:
             from lab.machine.agent_virtual import VirtualAgent
         else:

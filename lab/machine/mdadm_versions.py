@@ -1,7 +1,7 @@
-"""Other versions of mdadm for machines that use this computer's files (``mdadm=4.4`` or ``mdadm=FOLDER`` in a target).
+"""Other mdadm versions for machines that use this computer's files (``mdadm=4.4`` or ``mdadm=FOLDER`` in a target).
 
-A distribution's mdadm is fetched from this computer's package sources with the libraries of its own suite, because
-this computer's libraries may be too old for it. Only machines run it, and nothing on this computer changes.
+A distribution's mdadm is fetched from this computer's package sources, with the libraries of the same suite, because
+this computer's libraries may be too old for it. Only machines run this mdadm, and nothing on this computer changes.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def _install(apt: Apt, version: str, folder: Path) -> None:
     for name in (_PROGRAMS, _LIBRARIES):
         (ready / name).mkdir(parents=True)
     for top in ("lib", "usr/lib"):
-        # Debian's folder for each architecture, without its subfolders, which contain converters of character sets etc.
+        # This is Debian's folder for each architecture, without its subfolders of character set converters etc.
         for library in filter(Path.is_file, (tree / top).glob("*-linux-*/*.so*")):
             create_file(ready / _LIBRARIES / library.name, library.read_bytes(), is_durable=False, mode=0o700)
     loader = next((path.name for path in (ready / _LIBRARIES).glob("ld-linux*")), "")
     if not loader:
         hint = f"choose another version: {_COMMAND} list --all"
-        raise LabError(f"the packages for mdadm {version} lack a dynamic loader", hint=hint)
+        raise LabError(f"no package that mdadm {version} needs contains a dynamic loader", hint=hint)
     for name in PROGRAMS:
         program = next(path for path in (tree / "sbin" / name, tree / "usr/sbin" / name) if path.is_file())
         program.rename(ready / _PROGRAMS / name)

@@ -1,8 +1,8 @@
-"""Reads this computer's package sources (apt) without root.
+"""Read this computer's package sources (apt) without root.
 
 apt uses separate lists for this, so nothing else on this computer changes. It verifies the lists with the
-distribution's keys, and the packages with the lists. On Debian, further suites on the same sites are searched:
-backports, stable, testing and sid.
+distribution's keys, and the packages with the lists. On Debian, further suites on the same sites are searched, which
+are backports, stable, testing and sid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIST_SECONDS = 300.0
 PACKAGE_SECONDS = 1200.0
 """Time limit for fetching packages, and for unpacking one."""
 _FURTHER_SUITES = ("{codename}-backports", "stable", "testing", "sid")
-# Options that omit the descriptions' translations and the catalogues of applications.
+# These options omit translations of the descriptions, and the catalogues of applications.
 _LEAN = ("Acquire::Languages=none", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false")
 _KEYRINGS = tuple(
     f"/usr/share/keyrings/{name}-archive-keyring.{kind}" for name in ("debian", "ubuntu") for kind in ("pgp", "gpg")
@@ -39,18 +39,18 @@ _KEYRINGS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """A program or kernel that suites provide in several versions, and that this user can fetch."""
+    """A program or kernel that suites provide in several versions, and that the user can fetch."""
 
     what: str
-    """Its name in messages, with the article: "a kernel", "an mdadm"."""
+    """The name in messages, with the article, such as "a kernel" or "an mdadm"."""
     command: str
-    """raidlab's command for it, with the subcommands list and get."""
+    """The command of raidlab that has the subcommands list and get for it."""
     store: Path
     """The folder that contains one folder for each version that was fetched."""
     versions: Callable[[Apt], list[str]]
-    """Returns the versions in the lists of a suite."""
+    """A function that returns the versions in the lists of a suite."""
     install: Callable[[Apt, str, Path], None]
-    """Fetches a version into the store, through a temporary folder inside the store."""
+    """A function that fetches a version into the store, through a temporary folder inside the store."""
 
 
 def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
@@ -59,14 +59,14 @@ def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
 
 
 def is_version(known: str, version: str) -> bool:
-    """Whether a known version is ``version`` or begins with it: 6.12.117 begins with 6.12, but not with 6.1."""
+    """Whether a known version is ``version`` or begins with it. 6.12.117 begins with 6.12, but not with 6.1."""
     return re.match(rf"{re.escape(version)}(?!\d)", known) is not None
 
 
 def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *, least: str = r"\d") -> T:
     """Return the first value in ``found`` whose version is ``chosen``, or begins with it.
 
-    Raises ToolMissing, which names the command that fetches the version, or, if ``chosen`` does not begin with the
+    Raises ToolMissing. Its hint is the command that fetches the version or, if ``chosen`` does not begin with the
     pattern ``least``, the command that lists what can be fetched.
     """
     for version, each in found.items():
@@ -80,7 +80,7 @@ def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Yield the version and suite of everything that this computer's package sources and further suites provide.
+    """Yield the version and the suite of everything that this computer's sources and further suites provide.
 
     This needs the network.
     """
@@ -98,7 +98,7 @@ def fetch(
     *,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Fetch the newest version that begins with ``requested``, from the first suite with one. Raises SpecError."""
+    """Fetch the newest version that begins with ``requested`` from the first suite that has one. Raises SpecError."""
     if not _VERSION.fullmatch(requested):
         raise SpecError(
             f"'{shortened(requested)}' is not a version of {kind.what}",
@@ -123,7 +123,7 @@ def _last_line(done: Completed) -> str:
 
 
 class Apt:
-    """apt with its own lists, for the given sources (sources.list(5), one-line style)."""
+    """apt with separate lists for the given sources (sources.list(5), one-line style)."""
 
     def __init__(self, processes: Processes, folder: Path, sources: str) -> None:
         self._processes = processes
@@ -136,7 +136,7 @@ class Apt:
             f"Dir::Etc::sourcelist={folder}/sources.list",
             "Dir::Etc::sourceparts=/dev/null",
             f"Dir::State={folder}/state",
-            # This way an installed package does not count as available.
+            # With this file, an installed package does not count as available.
             "Dir::State::status=/dev/null",
             f"Dir::State::lists={folder}/lists",
             f"Dir::Cache={folder}",
@@ -145,15 +145,15 @@ class Apt:
         self._options = [word for setting in settings for word in ("-o", setting)]
 
     def update(self) -> None:
-        """Fetch the lists. Raises ToolMissing without apt, and LabError if apt fails or can reach no source."""
+        """Fetch the lists. Raises ToolMissing if apt is missing, or LabError if it fails or cannot reach a source."""
         done = self._run("apt-get", "update")
-        # If no source can be reached, apt-get only warns. With --error-on=any it would fail if any of them cannot.
+        # If no source can be reached, apt-get only warns. With --error-on=any, it would fail if a single one cannot be.
         if self._has_sources and not any(path.is_file() and path.name != "lock" for path in self._lists.iterdir()):
             reason = done.stderr.partition("\n")[0].removeprefix("W: ")
             raise LabError(f"no package source can be reached: {shortened(reason, 200)}", hint=_TRY_AGAIN)
 
     def run(self, program: str, *words: str) -> str:
-        """Return a program's output. Raises ToolMissing without apt, and LabError with apt's message if it fails."""
+        """Return a program's output. Raises ToolMissing if apt is missing, or LabError with its message if it fails."""
         return self._run(program, *words).stdout
 
     def _run(self, program: str, *words: str) -> Completed:
@@ -165,7 +165,7 @@ class Apt:
         return done
 
     def with_needs(self, *names: str, fits: Callable[[str], bool]) -> list[str]:
-        """Return these packages and their direct and indirect dependencies whose names fit."""
+        """Return these packages, and those of their direct and indirect dependencies whose names fit."""
         found = list(names)
         for name in found:
             output = self.run("apt-cache", "depends", name.partition("=")[0])

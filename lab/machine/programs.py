@@ -1,7 +1,7 @@
-"""raidlab's programs that run on machines. Each is a module that is sent with the raidlab modules that it imports.
+"""raidlab's programs that run on machines. Each is a module, which is sent with the raidlab modules that it imports.
 
-Modules keep their names and import each other as they do here. They use only each other and the standard library of
-Python 3.9. On the machine they are files in a folder named after a hash of their text, so they are sent only once.
+Modules keep their names, and import each other the way they do here. They use only each other and the standard library
+of Python 3.9. On the machine, they are files in a folder named after a hash of their text, so they are sent only once.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class GuestProgram:
 
     file: Path
     name: str
-    """Its name in reports of commands, and the name of the file that starts the process."""
+    """The program's name in reports of commands, and the name of the file that starts the process."""
 
     @property
     def module(self) -> str:
         return _module_of(self.file)
 
     def argv_of_call(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        """Return the argv that represents a call in reports of commands, with only the first line of each argument."""
+        """Return the argv that stands for a call in reports of commands, with only the first line of each argument."""
         return (f"agent:{self.name}", *(argument.partition("\n")[0] for argument in arguments))
 
 
@@ -54,7 +54,7 @@ class ProgramFiles:
 
     folder: str
     texts: dict[str, str]
-    """Maps paths in the folder to texts; one of them is ``start``."""
+    """Maps paths in the folder to texts. One of these paths is ``start``."""
     start: str
     """The path of the file that ``python3 -IS`` starts as a process."""
 

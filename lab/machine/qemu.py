@@ -1,7 +1,7 @@
-"""Run a distribution's own kernel in QEMU, on the system's files or a root image, as an ordinary process without root.
+"""Run a distribution's own kernel in QEMU, on the system's files or a root image, as an ordinary user's process.
 
-It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
-either the files that the confined QEMU sees, read-only and over 9p, or those of a root image (root_images.py). The
+Such a kernel is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. It sees
+either the files that the confined QEMU sees, read-only and over 9p, or the files of a root image (root_images.py). The
 agent answers on a virtio port. The design follows drgn's vmtest and virtme-ng. Unlike virtme-ng's guest, this guest
 cannot read everything that the user can read, and it stops when the client is killed.
 """
@@ -61,22 +61,23 @@ from lab.units import MIB
 DEFAULT_CPUS = 2
 START_TIMEOUT_SECONDS = 120.0
 WINDOW_BYTES = 8192
-"""Less than the agent's socket holds even in pings (9,452 bytes), so that write(2) to a hung machine does not block."""
+"""Less than the agent's socket holds, even in pings (9,452 bytes), so that write(2) to a hung machine does not block.
+"""
 EMULATED_STARTS = 3
-"""Maximum number of starts with TCG if a race in QEMU ends them (is_emulation_race)."""
+"""Maximum number of attempts to start with TCG if a race in QEMU ends them (is_emulation_race)."""
 _KVM = Path("/dev/kvm")
 _PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 # "max" is the best interrupt controller available. The default of virt supports only eight processors, and some hosts'
 # KVM lacks it.
 _BOARDS = {"x86_64": "pc", "aarch64": "virt,gic-version=max"}
-# All features that QEMU emulates. On arm64, a quicker algorithm signs pointers (QEMU's manual, cpu-features).
+# All features that QEMU emulates. On arm64, a quicker algorithm signs pointers (cpu-features in QEMU's manual).
 _EMULATED = {"x86_64": "max", "aarch64": "max,pauth-impdef=on"}
 _CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 _IMAGE_PYTHON = "/usr/bin/python3"
 
 
 class QemuKernel(EmbeddedKernel):
-    """A started QEMU and its supervisor; ``release`` leaves nothing behind."""
+    """A started QEMU and its supervisor. ``release`` leaves nothing behind."""
 
     def waited_seconds(self) -> float | None:
         """Return the time as in the base class, summed over QEMU's threads."""
@@ -124,7 +125,7 @@ def accelerators(target: Target, files: HostFiles) -> list[str]:
 
 
 def note_failure(files: HostFiles) -> None:
-    """Remember until the next boot that a machine did not start with KVM, whose device may exist but not work."""
+    """Remember until the next boot that a machine did not start with KVM, because its device may exist but not work."""
     _failure_note().parent.mkdir(parents=True, exist_ok=True)
     replace_file(_failure_note(), _boot_id(files).encode(), is_durable=False)
 
@@ -157,13 +158,13 @@ def can_start(processes: Processes, files: HostFiles) -> bool:
 
 
 def startable_images(processes: Processes) -> list[RootImage]:
-    """Return the root images for whose architecture QEMU is installed, this computer's own architecture first."""
+    """Return the root images for whose architecture QEMU is installed, with this computer's architecture first."""
     found = [image for image in root_images() if processes.find(f"qemu-system-{image.facts.architecture}")]
     return sorted(found, key=lambda image: image.facts.architecture != platform.machine())
 
 
 def find_qemu(processes: Processes, architecture: str = "") -> str:
-    """Return QEMU's program for an architecture (uname(2)), by default this computer's. Raises ToolMissing."""
+    """Return the QEMU program for an architecture (uname(2)), by default this computer's. Raises ToolMissing."""
     architecture = architecture or platform.machine()
     if found := processes.find(f"qemu-system-{architecture}"):
         return found
@@ -190,7 +191,7 @@ class Boot:
 
 
 def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
-    """Return what boots a root image's kernel. Init and agent are in the initramfs."""
+    """Return a Boot for a root image's kernel. Init and agent are in the initramfs."""
     drive = f"if=none,id=root,file={image.system},format=raw,readonly=on,file.locking=off"
     return Boot(
         image.facts.architecture,
@@ -205,7 +206,7 @@ def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
 def qemu_arguments(
     qemu: str, options: EmbeddedOptions, cpus: int, accelerator: str, boot: Boot, agent_fd: int
 ) -> list[str]:
-    """Return QEMU's command line; ``agent_fd`` is the agent's socket.
+    """Return QEMU's command line. ``agent_fd`` is the agent's socket.
 
     Sources: qemu(1); Documentation/admin-guide/kernel-parameters.txt; qemu-project.org, 9psetup.
     """
@@ -237,7 +238,7 @@ def qemu_arguments(
 def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
     """Return QEMU's arguments for a disk.
 
-    A discard makes its image sparse. The image is not locked, because the lab's own lock guards it.
+    A discard makes the disk's image sparse. The image is not locked, because the lab's own lock guards it.
     """
     drive = f"if=none,id=drive{number},file={path.absolute()},format=raw,cache=writeback,discard=unmap,file.locking=off"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
@@ -271,7 +272,8 @@ def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str
     read = [str(kernel.modules), *shown_files(options)]
     check_path(kernel.image, kernel.modules)
     install_agent(folder, python, read)
-    # QEMU opens the root directory that it exports. Without a namespace this lets it list names, but not read files.
+    # QEMU opens the root directory that it exports. Without a namespace, it can therefore list names, but not read
+    # files.
     return Boot(
         platform.machine(),
         kernel.image,

@@ -1,7 +1,7 @@
 """Root images for ``qemu:?root=IMAGE``. Each is a folder with a small Linux, its kernel and the programs of the lab.
 
-They are for computers without these programs, and for architectures other than the computer's. ``make root-image``
-builds the files in the folder:
+Root images are for computers without these programs, and for architectures other than the computer's. ``make
+root-image`` builds the files in the folder:
 
     vmlinuz        the kernel
     initramfs.gz   busybox, and the modules that are needed to mount the system
@@ -90,7 +90,7 @@ def find_root_image(chosen: str) -> RootImage:
             f"there is no root image '{shortened(chosen)}' on this computer",
             hint=f"build one: {build}, or list the images: raidlab kernels images",
         )
-    # The hint suggests removing the folder only if raidlab has made it; a path may refer to any folder.
+    # The hint suggests removing the folder only if raidlab has made it, because a path may refer to any folder.
     require_trusted(folder, "the root image", again="" if "/" in chosen else build, has_tree=True)
     try:
         facts = decoded_json(read_plain(folder / FACTS_FILE, _MOST_FACTS_BYTES), ImageFacts)

@@ -35,20 +35,20 @@ SILENT_SECONDS = 120
 """Limit for a kernel that does not answer, whatever else it does during that time."""
 _BUSY_SHARE = 0.5
 _MAY_WAIT = frozenset({"write", "exit"})
-"""Requests in which the agent itself may block, on md's lock of an array or until disks have written all data."""
+"""Requests in which the agent itself may block, because md has locked an array or disks have yet to write all data."""
 _PROCESS_FILES = ("status", "stat", "schedstat", "wchan", "syscall", "stack")
 
 
 def console_of(folder: Path) -> Path:
-    """Return the path of the socket, as defined by ``uml_dir`` and ``umid`` on the kernel's command line."""
+    """Return the path of the socket, which ``uml_dir`` and ``umid`` on the kernel's command line determine."""
     return folder / "uml" / "kernel" / "mconsole"
 
 
 def can_answer(files: HostFiles, folder: Path) -> bool:
     """Whether a kernel's management console can answer at all.
 
-    It cannot if the state folder's path is too long for a socket (unix(7)), or if the kernel is confined by seccomp
-    but not by a namespace, because the filter then prevents it from sending (confinement.py).
+    The console cannot if the state folder's path is too long for a socket (unix(7)). It also cannot if seccomp but no
+    namespace confines the kernel, because the filter then prevents the kernel from sending (confinement.py).
     """
     record = files.read(str(folder / KERNEL_RECORD)) or ""
     is_mute = '"seccomp"' in record and '"namespace"' not in record
@@ -83,7 +83,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
 
 
 def group_members(files: HostFiles, group: int) -> list[int]:
-    """Return the processes of a group (proc(5), stat, field 5): the kernel, its helpers and the guest's processes."""
+    """Return the processes of a group (proc(5), stat, field 5), which are the kernel, its helpers and the guest's."""
     found = []
     for path in files.path("/proc").glob("[0-9]*"):
         fields = (files.read(f"/proc/{path.name}/stat") or "").rpartition(")")[2].split()
@@ -93,7 +93,7 @@ def group_members(files: HostFiles, group: int) -> list[int]:
 
 
 def process_evidence(files: HostFiles, process: int) -> str:
-    """Return what /proc shows about a process, its threads and its descriptors; "?" for files that are not readable."""
+    """Return what /proc shows about a process, its threads and its descriptors, with "?" for unreadable files."""
     lines = [f"== process {process}"]
     for task in sorted(files.path(f"/proc/{process}/task").glob("[0-9]*")):
         for name in _PROCESS_FILES:
@@ -108,7 +108,7 @@ def process_evidence(files: HostFiles, process: int) -> str:
 
 
 def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
-    """Return all evidence, which is the state of the kernel's processes and the management console's answers."""
+    """Return all evidence: the state of the kernel's processes and the management console's answers."""
     parts = [process_evidence(files, process) for process in group_members(files, group)]
     for command in _WORDS:
         answer = ask_management_console(folder, command)
@@ -152,7 +152,7 @@ class Vigil:
             return None
         self._silent += 1
         is_busy = pulse.running_seconds - before.running_seconds > _BUSY_SHARE
-        # State D means that it is waiting for one of the host's disks.
+        # State D means that the process is waiting for one of the host's disks.
         self._still = 0 if is_busy or pulse.state == "D" else self._still + 1
         if self._silent >= SILENT_SECONDS:
             return self._lost(group, f"no answer for {SILENT_SECONDS} s")

@@ -1,7 +1,7 @@
 """The state folder, with running machines, lab disks and results, each guarded by a lock.
 
-A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
-every process of its kernel are gone. This is how the leftovers of a killed client are recognised. They are reported and
+A lock is an flock(2) on an open file that the embedded kernel inherits. It is free exactly when the client *and* every
+process of its kernel have gone. The leftovers of a killed client are recognised in this way, and are reported and
 removed.
 """
 
@@ -44,7 +44,7 @@ def default_state_root() -> Path:
 
 
 def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
-    """Create a folder to which only this user can write. ``root`` is that of make_own_folder. Raises LabError."""
+    """Create a folder to which only this user can write, with ``root`` as for make_own_folder. Raises LabError."""
     try:
         make_own_folder(path, what, root=root)
         probe = path / f".probe-{secrets.token_hex(8)}"
@@ -73,7 +73,7 @@ def memory_room_bytes(folder: Path) -> int:
 
 
 def executable_room_bytes(folder: Path) -> int:
-    """Return the free space for an executable file; 0 if the folder is missing or mounted noexec."""
+    """Return the free space for an executable file, or 0 if the folder is missing or mounted noexec."""
     try:
         room = os.statvfs(folder)
     except OSError:
@@ -84,8 +84,8 @@ def executable_room_bytes(folder: Path) -> int:
 def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
     """Create the folder of the guest's memory file.
 
-    It is in shared memory if that is large enough, else in the state folder. The kernel also maps the file for
-    execution, which rules out a file system that is mounted noexec.
+    The folder is in shared memory if that is large enough, or else in the state folder. The kernel also maps the file
+    for execution, so the file system must not be mounted noexec.
     """
     for candidate in (memory_folder(folder), folder / "memory"):
         with suppress(OSError):
@@ -105,7 +105,7 @@ def remove_instance(folder: Path) -> None:
 
 
 def start_ticks(files: HostFiles, process_id: int) -> int:
-    """Return when a process started, in ticks since boot (proc(5), field 22); 0 if it is gone. Ids may be reused."""
+    """Return when a process started, in ticks since boot (proc(5), field 22), or 0 if it has ended. Ids are reused."""
     fields = (files.read(f"/proc/{process_id}/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
 
@@ -128,14 +128,14 @@ class Owner:
 
 
 class FolderLock:
-    """An exclusive lock on a folder, with its owner's name beside it. Raises BlockingIOError if it is held."""
+    """An exclusive lock on a folder, with a record of its owner. Raises BlockingIOError if it is held."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.folder = folder
         self.fd = open_lock(folder / LOCK, error=LabError)
         try:
             take(self.fd, ALONE, folder / LOCK)
-            # The record need not be durable, because the owner is gone anyway if the host fails.
+            # The record need not be durable, because a failure of the host ends the owner as well.
             replace_file(folder / OWNER_RECORD, json.dumps(asdict(owner)).encode(), is_durable=False)
         except BaseException:
             self.close()
@@ -155,13 +155,13 @@ class FolderLock:
 
 
 def _remove_emptied(folder: Path) -> None:
-    """Remove the folder, which NFS keeps for as long as a file in it, such as its lock, is open."""
+    """Remove the folder. NFS keeps it for as long as a file in it, such as its lock, is open."""
     with suppress(OSError):
         folder.rmdir()
 
 
 def read_owner(folder: Path) -> Owner | None:
-    """Return the current or last holder of the folder; None if the record is missing or torn."""
+    """Return the current or last holder of the folder, or None if the record is missing or incomplete."""
     return RecordFile(folder / OWNER_RECORD, Owner).read_or(None)
 
 
@@ -175,13 +175,13 @@ class _KernelRecord(msgspec.Struct, frozen=True):
 
 
 def kernel_group(folder: Path) -> int | None:
-    """Return the id of a folder's kernel, which is also its group's; None if the record is missing or torn."""
+    """Return the process ID of a folder's kernel, also its group's, or None if the record is missing or incomplete."""
     record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     return record.kernel_group if record else None
 
 
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
-    """Kill the kernel in a folder's record, unless its supervisor is alive and already does so."""
+    """Kill the kernel in a folder's record, unless its supervisor is alive and is already doing so."""
     record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     if record is None:
         return False
@@ -263,7 +263,7 @@ class StateFolder:
             ) from error
 
     def lock_lab(self, name: str) -> FolderLock:
-        """Lock the named lab's folder, and so its disks. Raises MachineBusy if another client has the lab open."""
+        """Lock the named lab's folder and disks. Raises MachineBusy if another client has the lab open."""
         folder = self.make(self.lab_folder(name), what="the lab's folder")
         owner = None
         for is_last in polls(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
@@ -283,7 +283,7 @@ class StateFolder:
         )
 
     def sweep(self) -> list[str]:
-        """Remove the leftovers of killed clients; return one sentence for each client."""
+        """Remove the leftovers of killed clients, and return one sentence for each client."""
         notices = self._notices + self._sweep_all()
         self._notices = []
         return notices
@@ -317,7 +317,7 @@ class StateFolder:
         return f"{owner or 'An earlier raidlab'} ended without closing its machine; {what}"
 
     def _one_maker(self) -> AbstractContextManager[None]:
-        """Make creating and locking a folder atomic for other clients, so that they may remove unlocked folders."""
+        """Make creating and locking a folder atomic for other clients, because they may remove unlocked folders."""
         return locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True)
 
     def _remove_if_free(self, folder: Path) -> bool:

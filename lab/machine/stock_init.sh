@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first program of a stock kernel on this computer's files. It mounts them over 9p, then starts RAIDLAB_INIT.
+# The first program of a stock kernel on this computer's files. It mounts the files over 9p, then starts RAIDLAB_INIT.
 # shellcheck shell=sh
 
 for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done

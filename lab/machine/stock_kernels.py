@@ -32,21 +32,22 @@ ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9
 LEVEL_MODULES = ("md_mod", "crc32c_intel", "crc32c_generic", "raid456", "raid1", "raid10", "raid0")
 """Modules that are loaded while the machine starts, unless the kernel lacks them or has them built in.
 
-An emulated processor takes two seconds to unpack and link raid456 when the first array is created. Until Linux 6.13
-libcrc32c, on which it depends, needs one of the two crc32c modules to be loaded before it.
+Otherwise an emulated processor would take two seconds to unpack and link raid456 when the first array is created.
+raid456 depends on libcrc32c. Until Linux 6.13, one of the two crc32c modules must be loaded before libcrc32c.
 """
 LOGS_TAG = "logs"
 """The 9p mount tag of the folder for logs (GUEST_FOLDER in lab/machine/embedded.py)."""
 INIT_VARIABLE = "RAIDLAB_INIT"
-"""The kernel parameter, and so the variable of the first process, that specifies the program that takes over once the
-files can be read."""
+"""The kernel parameter, which becomes an environment variable of the first process, with the program that takes over
+once the files can be read.
+"""
 _INIT = Path(__file__).with_name("stock_init.sh")
 MOST_FAST_IMAGES = 6
 """Maximum number of uncompressed kernels in the cache. Each takes about 60 MB."""
 PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
 NOTE_HEADER = struct.Struct("<III")
 _GET = "raidlab kernels get 6.12"
-# Drivers for hardware that no QEMU machine has.
+# These drivers are for hardware that no QEMU machine has.
 _UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging", "drivers/infiniband")
 # Kernels with other endings may lack drivers (-azure) or have larger pages (-arm64-16k).
 _ORDINARY = re.compile("-(amd64|arm64|generic)$")
@@ -75,8 +76,8 @@ def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
 def find_stock_kernel(chosen: str = "") -> StockKernel:
     """Return the kernel that a target specifies by the path of its image or by the beginning of its release (7.2).
 
-    If nothing is specified, return the running kernel if it can be read, else the newest. Raises ToolMissing, which
-    names the command that fetches a kernel, and NotTrusted if another user may have written the kernel.
+    If nothing is specified, return the running kernel if it can be read, or else the newest kernel. Raises ToolMissing,
+    whose hint is the command that fetches a kernel, and NotTrusted if another user may have written the kernel.
     """
     kernel = _of_image(Path(chosen)) if "/" in chosen else _of_release(chosen)
     require_trusted(kernel.image, "the kernel")
@@ -123,7 +124,7 @@ def _of_image(image: Path) -> StockKernel:
 
 
 def release_in(head: bytes) -> str:
-    """Return the release in the head of an x86 kernel (arch/x86/boot.rst, field kernel_version); empty if absent."""
+    """Return the release in the head of an x86 kernel (arch/x86/boot.rst, field kernel_version), or "" without one."""
     if head[0x202:0x206] != b"HdrS":
         return ""
     at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
@@ -131,7 +132,7 @@ def release_in(head: bytes) -> str:
 
 
 def _installed(files: HostFiles) -> Iterator[StockKernel]:
-    """Yield this computer's kernels that this user may read. Ubuntu's are readable only by root."""
+    """Yield those of this computer's kernels that this user may read. On Ubuntu, only root may read kernels."""
     for image in (*files.path("/boot").glob("vmlinuz-*"), *files.path("/usr/lib/modules").glob("*/vmlinuz")):
         release = image.parent.name if image.name == "vmlinuz" else image.name.removeprefix("vmlinuz-")
         modules = files.path("/lib/modules") / release
@@ -181,7 +182,7 @@ def _install(apt: Apt, release: str, folder: Path) -> None:
 
 
 def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
-    """Return the kernel's initramfs, which is made only once. Raises ToolMissing without busybox, or LabError."""
+    """Return the kernel's initramfs, which is made only once. Raises LabError, or ToolMissing if busybox is missing."""
     busybox = static_busybox(processes)
     modules = needed_modules(kernel.modules, ROOT_MODULES)
     levels = [path for path in needed_modules(kernel.modules, LEVEL_MODULES, is_complete=False) if path not in modules]
@@ -214,7 +215,7 @@ def initramfs(
 
 
 def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = True) -> list[Path]:
-    """Return the files of these modules and of those that they need, in the order of loading (modules.dep(5)).
+    """Return the files of these modules and of the modules that they need, in the order of loading (modules.dep(5)).
 
     Built-in modules are left out. With ``is_complete``, raises LabError if a module is neither available nor built in.
     """
@@ -251,7 +252,7 @@ def _unpacked(path: Path, processes: Processes) -> bytes:
 
 
 def decompressed(data: bytes, processes: Processes) -> bytes:
-    """Decompress xz, gzip or zstd data; return other data unchanged.
+    """Decompress xz, gzip or zstd data. Return other data unchanged.
 
     Raises ToolMissing, ValueError, OSError or EOFError.
     """
@@ -279,7 +280,8 @@ def fast_image(image: Path, processes: Processes) -> Path:
     """Return the kernel as an uncompressed ELF file, which QEMU starts fastest. The file is made only once.
 
     An emulated processor takes one to five seconds to decompress a kernel. Returns ``image`` itself if it is not an x86
-    image, if it has no PVH entry, through which QEMU starts an ELF file, or if zstd or space for the file is missing.
+    image, or if zstd or space for the file is missing. It is also returned if it has no PVH entry, because QEMU uses
+    that entry to start an ELF file.
     """
     try:
         status = image.stat()
@@ -295,7 +297,7 @@ def fast_image(image: Path, processes: Processes) -> Path:
     except (OSError, EOFError, ValueError, struct.error, LabError):
         return image
     for older in sorted(folder.glob("*.vmlinux"), key=lambda path: path.stat().st_mtime)[:-MOST_FAST_IMAGES]:
-        # The file is made again when it is needed, and running machines have it in memory.
+        # The file can be removed, because it is made again when it is needed, and running machines have it in memory.
         older.unlink(missing_ok=True)
     return made
 
@@ -315,7 +317,7 @@ def payload_in(image: bytes) -> bytes:
 
 
 def has_pvh_entry(kernel: bytes) -> bool:
-    """Whether a 64-bit ELF file (elf(5)) has QEMU's entry for ``-kernel``: Xen's note 18 (xen/interface/elfnote.h)."""
+    """Whether a 64-bit ELF file (elf(5)) has QEMU's entry for ``-kernel``, Xen's note 18 (xen/interface/elfnote.h)."""
     if not kernel.startswith(b"\x7fELF\x02\x01"):
         return False
     (first,), (size, count) = struct.unpack_from("<Q", kernel, 0x20), struct.unpack_from("<HH", kernel, 0x36)
@@ -339,7 +341,7 @@ def static_busybox(processes: Processes) -> Path:
 
 
 def is_static_program(path: str | None) -> bool:
-    """Whether a file is a program without an interpreter, whose path would be in the first page (elf(5), PT_INTERP)."""
+    """Whether a file is a program without an interpreter (elf(5), PT_INTERP). Its path would be in the first page."""
     try:
         return bool(path) and b"/ld-" not in Path(str(path)).read_bytes()[:4096]
     except OSError:

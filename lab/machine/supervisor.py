@@ -1,16 +1,16 @@
 #!/usr/bin/python3 -IS
-"""The supervisor, which starts one embedded kernel and ensures that the kernel ends when its client does.
+"""The supervisor starts one embedded kernel, and ensures that the kernel ends when its client does.
 
-This file stands alone and runs as a separate process between client and kernel, because only a process that outlives
-a client killed by SIGKILL can clean up after it. When the other end of standard input closes, the supervisor kills the
-kernel's whole process group. (Killing only the main process leaves User Mode Linux's helpers and guest processes
-running.)
+This file stands alone and runs as a separate process between client and kernel, because only a process that outlives a
+client killed by SIGKILL can clean up after it. When the other end of standard input closes, the supervisor kills the
+kernel's whole process group. Killing only the main process would leave User Mode Linux's helpers and guest processes
+running.
 
     supervisor.py RECORD_FILE KEPT_FD[,KEPT_FD...] CONFINEMENT KERNEL ARG...
 
 RECORD_FILE receives the kernel's process group, so that a later client can recognise the leftovers of a killed
 supervisor, and the layers that confine the kernel. CONFINEMENT contains the arguments of confine() in confinement.py,
-as JSON. Without a namespace the kernel gets the parameter OWN_ROOT, so that its init creates the root directory that
+as JSON. Without a namespace, the kernel gets the parameter OWN_ROOT, so that its init creates the root directory that
 the namespace would have provided. KERNEL is User Mode Linux, or QEMU (lab/machine/qemu.py).
 """
 
@@ -66,9 +66,10 @@ NO_OWN_ROOT = "RAIDLAB_OWN_ROOT=0"
 def start_kernel(
     argv: list[str], held_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], processor: int | None
 ) -> tuple[int, int, list[str]]:
-    """Fork the kernel into its own process group, confined and on one processor. It dies with the supervisor.
+    """Fork the kernel into a new process group, confined and on one processor. It dies with the supervisor.
 
-    Returns the child to wait for, the kernel's process (the same without a namespace) and the layers that confine it.
+    Returns the child to wait for, the kernel's process (without a namespace, the same process), and the layers that
+    confine it.
     """
     (report_read, report_write), (go_read, go_write) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     child = os.fork()
@@ -86,11 +87,11 @@ def start_kernel(
             return start_kernel(argv, held_fds, {**confinement, "layers": rest}, processor)
         awaited, layers = json.loads(answer or f"[{child}, []]")
         if awaited != child:
-            # Its parent ends immediately; this process, a subreaper, then becomes its parent.
+            # Its parent ends immediately. This process, which is a subreaper, then becomes its parent.
             os.waitpid(child, 0)
         with contextlib.suppress(BrokenPipeError):
             go.write(b"\n")
-        # Blocks until execve(2) closes the pipe.
+        # This blocks until execve(2) closes the pipe.
         kernel = int(words.read() or awaited)
     return awaited, kernel, layers
 
@@ -105,7 +106,7 @@ def become_kernel(
 ) -> NoReturn:
     """Report the process to wait for and the layers that confine it. After the go-ahead, report the kernel's process.
 
-    If a namespace is not available, report only that.
+    If no namespace is available, report only that.
     """
     try:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
@@ -158,7 +159,7 @@ def is_user_mode(argv: Sequence[str]) -> bool:
 
 
 def own_id(proc: int) -> int:
-    """Return this process's id on the host, even within a PID namespace; ``proc`` is the host's open /proc."""
+    """Return this process's id on the host, even within a PID namespace. ``proc`` is the host's open /proc."""
     return int(os.readlink("self", dir_fd=proc))
 
 
@@ -167,8 +168,8 @@ def stay_as_init() -> None:
 
     When the first process of a PID namespace ends, so do all others in it (pid_namespaces(7)). Otherwise guest programs
     that are no longer traced would continue as programs of the host. The kernel cannot be the first process, because
-    that process receives no signals from within the namespace, and after a panic User Mode Linux ends by sending itself
-    signals.
+    that process receives no signals from within the namespace, whereas User Mode Linux ends after a panic by sending
+    itself signals.
     """
     kernel = os.fork()
     if kernel == 0:
@@ -184,14 +185,14 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
     """Return the processor for a kernel and its child processes, and the socket that reserves the processor.
 
     The kernel and its guest's processes take turns and never run simultaneously. Switching to another processor costs
-    more than the turn itself, and linux.uml(1) also advises one processor. On an idle host with two processors, one
+    more than the turn itself, and linux.uml(1) also recommends one processor. On an idle host with two processors, one
     processor reduced the boot from 2 s to 1.4 s and mdadm --create from 0.5 s to 0.2 s, and increased random 4K reads
     from 9k to 16k a second. Two kernels that start at the same time would often choose the same processor and leave the
-    other idle. So each binds a name for its processor, which is unique on the host and ends with its holder (unix(7),
-    the abstract namespace).
+    other idle. Therefore each binds a name for its processor. The name is unique on the host and ends with its holder
+    (unix(7), the abstract namespace).
     """
     try:
-        # The processor that this process last ran on.
+        # This is the processor on which this process last ran.
         last = stat_number("self", 39)
         # Prefer the processor that the scheduler has just chosen.
         processors = sorted(os.sched_getaffinity(0), key=lambda each: each != last)
@@ -213,7 +214,7 @@ def stat_number(pid: int | str, field: int) -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; 0 if it has ended. Ids alone may be reused."""
+    """Return when a process started, in clock ticks since boot, or 0 if it has ended. Ids alone may be reused."""
     try:
         return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
@@ -221,7 +222,7 @@ def start_ticks(pid: int) -> int:
 
 
 def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
-    """Record these processes for a later client, which finds either the whole record or none."""
+    """Record these processes for a later client. It finds either the whole record or none."""
     record = {
         "supervisor": os.getpid(),
         "supervisor_start_ticks": start_ticks(os.getpid()),
@@ -235,7 +236,7 @@ def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
 
 
 def kick(kernel: int) -> None:
-    """Send the kernel an extra timer signal, which User Mode Linux 6.1 sometimes needs and which never does harm.
+    """Send the kernel an extra timer signal. User Mode Linux 6.1 sometimes needs one, and it never does harm.
 
     The kernel can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for a signal
     that never comes (strace shows no timer armed, only sigprocmask and timer_gettime). One SIGALRM restarts it.
@@ -272,7 +273,7 @@ class RoomKeeper:
         return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
 
     def file_bytes(self) -> int:
-        """Return the space that the images and, if it is on the same disk, the console (standard error) take."""
+        """Return the space of the images, plus that of the console (standard error) if it is on the same disk."""
         images = [os.stat(path) for path in self.images]
         disks = {found.st_dev for found in images}
         return sum(found.st_blocks * 512 for found in (*images, os.fstat(2)) if found.st_dev in disks)
@@ -327,7 +328,7 @@ def catches(pid: int, number: int) -> bool:
 def wait_for_end(
     child: int, wake_read: int, received: Sequence[int], room: RoomKeeper, *, is_kicked: bool
 ) -> int | None:
-    """Return the kernel's exit status; None if the client ended or a signal was ``received`` first."""
+    """Return the kernel's exit status, or None if the client ended or a signal was ``received`` first."""
     next_kick = 0.0 if is_kicked else math.inf
     while not received:
         ready, _, _ = select.select([0, wake_read], [], [], room.seconds)
@@ -399,8 +400,8 @@ def main() -> None:
         reap(kernel)
         if is_user_mode(argv):
             with contextlib.suppress(OSError):
-                # Remove the folder of the kernel's memory file, which no longer has a name. (QEMU's TMPDIR is the
-                # user's own.)
+                # Remove the folder of the kernel's memory file, because the file no longer has a name. QEMU's TMPDIR is
+                # the user's own.
                 os.rmdir(os.environ.get("TMPDIR", ""))
     sys.exit(0 if status is None else status % 256)
 

@@ -26,7 +26,7 @@ class TargetKind(StrEnum):
 
 MOST_CPUS = 64
 ACCELERATORS = ("kvm", "tcg")
-"""The ways in which QEMU can run the guest's code: with KVM in the host's kernel, or by translating it."""
+"""The ways in which QEMU can run the guest's code: with KVM in the host's kernel, or by translating the code."""
 _OPTIONS = {
     TargetKind.UML: ("name", "mem", "time", "kernel", "mdadm", "show"),
     TargetKind.QEMU: ("name", "kernel", "mdadm", "root", "cpus", "memory", "accel", "show"),
@@ -43,7 +43,7 @@ _NEED_VALUE = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target; ``str`` returns the original text."""
+    """A parsed target. ``str`` returns the original text."""
 
     kind: TargetKind
     host: str = ""
@@ -71,7 +71,7 @@ class Target:
 
     @property
     def lab_name(self) -> str:
-        """The name of the lab on this computer: an option of an embedded kernel, else made from the target's text."""
+        """The name of the lab on this computer, from an embedded kernel's option or else from the target's text."""
         if self.is_embedded:
             return self.options.get("name", "default")
         name = "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
@@ -123,7 +123,7 @@ def parse_target(text: str) -> Target:
 def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False) -> str:
     """Describe a target to users, such as ``embedded kernel, virtual time``. Other text is returned unchanged.
 
-    If ``is_short``, the result is like ``embedded``; if ``in_sentence``, it is like ``the embedded kernel …``.
+    With ``is_short``, the result is like ``embedded``. With ``in_sentence``, it is like ``the embedded kernel …``.
     """
     try:
         target = parse_target(text)
@@ -144,7 +144,7 @@ def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False
 
 
 def _parse_options(query: str) -> dict[str, str]:
-    """Parse ``a=1&b=2``. Percent signs escape as in a URL, but plus signs, which file names often contain, do not."""
+    """Parse ``a=1&b=2``. Percent signs escape, as in a URL, but plus signs do not, because file names contain them."""
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         key, _, value = map(unquote, part.partition("="))

@@ -1,4 +1,4 @@
-"""The client's end of a terminal on a machine, with its output, typed input and finished commands."""
+"""The client's end of a terminal on a machine, which has output, typed input and finished commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAKEN_BYTES = WINDOW_BYTES // 4
 # With the overhead of base64, a request fits on an embedded kernel's line along with others (lab/machine/channel.py).
 _TYPED_BYTES = 1200
 _SIGHUP = 1
-# The lab's own escape sequence, which terminal.bashrc prints; 7777 is a number that no terminal uses.
+# The lab's own escape sequence, which terminal.bashrc prints. No terminal uses the number 7777.
 _MARK_START = b"\x1b]7777;"
 _MARK = re.compile(rb"\x1b\]7777;([^\x07\x1b]*)\x07")
 _MOST_OF_A_MARK = 128 * 1024
@@ -38,7 +38,7 @@ class TypedCommand:
 
     line: str
     status: int
-    """The exit status as bash reports it: 128 + N if signal N ended the command."""
+    """The exit status as bash reports it, which is 128 + N if signal N ended the command."""
     seconds: float
     """The duration on the machine's clock."""
     folder: str
@@ -83,7 +83,7 @@ class MarkFilter:
                 seconds = min(int(micros[:18]) / 1e6, 1e12)
                 typed = visible(unquote(line), lines=True)
                 self._on_command(TypedCommand(typed, int(status[:3]), seconds, visible(unquote(folder))))
-        # Always swallow our escape sequence; no terminal should see it.
+        # Always swallow our escape sequence, because no terminal should see it.
         return b""
 
 
@@ -117,7 +117,7 @@ class Terminal:
             window=WINDOW_BYTES,
         )
         self.status: int | None = None
-        """The shell's exit status, 128 + N if signal N ended it; None while it runs."""
+        """The shell's exit status (128 + N if signal N ended it), or None while the shell runs."""
         self._changed = threading.Condition()
         self._typed = bytearray()
         self._size: tuple[int, int] | None = None
@@ -164,7 +164,7 @@ class Terminal:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hang up as when a window is closed: send SIGHUP to the session, and SIGKILL to the rest two seconds later."""
+        """Hang up, as when a window is closed. The session gets SIGHUP and, two seconds later, what is left SIGKILL."""
         with contextlib.suppress(MachineLost):
             self._machine.stop_request(self._pending, _SIGHUP)
 

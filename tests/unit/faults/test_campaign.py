@@ -660,7 +660,9 @@ def test_runs_that_did_not_reach_the_history_are_not_counted(
     assert seen["verdict"] == verdict
     monkeypatch.setattr(campaigns, "replayed", lambda *_: unreached)
     assert run(["--quiet", "fault", "replay", "c1-9"]) == ExitCode.MACHINE_LOST
-    assert capsys.readouterr().out.endswith("the history was never reached: the machine became unusable before it\n")
+    assert capsys.readouterr().out.endswith(
+        "the history was never reached, because the machine became unusable before it\n"
+    )
 
 
 def test_the_summary_of_a_campaign_is_printed_and_sets_the_exit_status(
