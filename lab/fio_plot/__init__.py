@@ -1,1 +1,1 @@
-"""Exports fio's documents for fio-plot, and prints the commands that draw them."""
+"""Export fio's documents for fio-plot, and print the commands that draw them."""

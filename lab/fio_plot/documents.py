@@ -1,4 +1,4 @@
-"""Exports fio's JSON documents for fio-plot, in the folder structure of bench-fio.
+"""Export fio's JSON documents for fio-plot, in the folder structure of bench-fio.
 
 ::
 
@@ -72,12 +72,12 @@ def _place(row: Row, options: Mapping[str, str]) -> Path:
 
 
 def _word(text: str) -> str:
-    """Turn a text into a safe file name, since records from other computers may contain anything."""
+    """Turn a text into a safe file name, because records from other computers may contain anything."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".") or "-"
 
 
 def _block_words(text: str) -> str:
-    """Write a block size in bench-fio's notation, such as ``4k`` for ``4096``; the largest unit is ``m``."""
+    """Return a block size in bench-fio's notation, such as ``4k`` for ``4096``. The largest unit is ``m``."""
     count = digits(text) or 0
     for unit, factor in (("m", 1 << 20), ("k", 1 << 10)):
         if count and count % factor == 0:
@@ -100,7 +100,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        raise ResultError("no single fio document covers it: it wrote data and read them back, or used dd") from None
+        raise ResultError("no single fio document covers it, as it read written data back, or used dd") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"the document of {document.get('fio version', 'fio')} lacks {', '.join(missing)}")
@@ -110,7 +110,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
 
 
 def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
-    """Yield a fio-plot command for each kind of I/O; it draws all arrays on which that kind was measured."""
+    """Yield a fio-plot command for each kind of I/O. It draws all arrays on which this kind was measured."""
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
     for each in drawn:
         for path in each.files:

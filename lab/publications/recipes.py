@@ -1,7 +1,7 @@
-"""The lint of publications and of shell recipes, which checks how a shell text uses mdadm, losetup, dd and fio.
+"""The lint of publications and shell recipes. It checks how a shell text uses mdadm, losetup, dd and fio.
 
-Other commands are ignored. mdadm commands are followed in order, so a disk is free again after its array has been
-stopped or the disk has been wiped. A command causes no findings if it is uncertain whether it is executed.
+Other commands are ignored. The effects of mdadm commands are followed in order, so a disk is free again after its array
+has been stopped or the disk has been wiped. A command causes no findings if it is uncertain whether it is executed.
 
 An mdadm command line is parsed into the mode, the array, the devices, and the action on each device. The options are
 listed in mdadm_options.toml. As in getopt_long(3), a long option may be abbreviated to a unique prefix, and short
@@ -71,11 +71,11 @@ class MdadmCall:
     names: list[Word] = field(default_factory=list)
     """The arrays and devices in order. In the modes that create or change an array, the first one is the array."""
     values: dict[str, str] = field(default_factory=dict)
-    """The values of the options, by their long names; empty for an option without a value."""
+    """The values of the options, by long name. An option without a value has an empty string."""
     actions: list[tuple[str, Word]] = field(default_factory=list)
     """The actions of manage and grow mode (such as add, re-add, fail, remove or replace), each with its device."""
     problem: str = ""
-    """The reason why the command is not analysed, as a clause; empty if it is analysed."""
+    """The reason why the command is not analysed, as a clause, or an empty string if it is analysed."""
 
     @property
     def array(self) -> str:
@@ -137,14 +137,14 @@ def _letters(call: MdadmCall, letters: str, rest: list[Word], action: str) -> st
 def _option(call: MdadmCall, name: str, value: str | None, rest: list[Word], action: str) -> str:
     """Process one option, and return the action that applies to the devices after it."""
     table = _table()
-    # In the modes that create an array, some of these names do not choose a mode: they are properties or switches.
+    # In the modes that create an array, some of these names do not choose a mode, but are properties or switches.
     if not call.mode or (call.mode == "manage" and table.modes.get(name) == "misc" and not call.actions):
         call.mode = table.modes.get(name, call.mode)
     if name in table.options.with_value and value is None:
         value = rest.pop(0).text if rest else ""
     call.values[name] = value or ""
     if name != "manage" and table.modes.get(name) == "manage":
-        # It applies to the devices after it.
+        # The action applies to the devices after it.
         if value:
             call.actions.append((name, Word(value)))
         return name
@@ -189,7 +189,7 @@ class Recipe:
     has_other_loops: bool = False
     """Whether the script sets up loop devices whose names are unknown."""
     mounted: dict[str, list[str]] = field(default_factory=dict)
-    """The folders on which each array or other device is mounted."""
+    """The folders where each array or other device is mounted."""
     buffered_loops: tuple[str, ...] = ()
     made_files: frozenset[str] = frozenset()
     while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
@@ -263,7 +263,7 @@ class _Disks:
         self._in_use: dict[str, tuple[str, str]] = {}
         """For each disk in use, the key of its array (``_key``) and the array's name as written."""
         self._members: dict[str, list[Word] | None] = {}
-        """The members of each array, by the array's key; None if they are not known."""
+        """The members of each array, by the array's key, or None if they are unknown."""
 
     def take(self, command: ShellCommand, call: MdadmCall) -> None:
         if call.problem:
@@ -366,7 +366,7 @@ class _Disks:
 class _Syncs:
     """Tracks which arrays are in their first resync, as far as that is certain.
 
-    If a script waits in a loop, a branch or a function, it is unknown when it waits, so no array is reported.
+    If a script waits in a loop, a branch or a function, it is unknown when it waits. No array is reported then.
     """
 
     def __init__(self, commands: Sequence[ShellCommand]) -> None:
@@ -423,7 +423,7 @@ def _may_be(device: str, member: Word) -> bool:
 
 
 def dd_bytes(command: ShellCommand) -> int | None:
-    """Return the number of bytes that a dd command copies (bs x count), or None unless it has both options."""
+    """Return the number of bytes that a dd command copies (bs x count), or None if it lacks one of these options."""
     block, count = command.option("bs"), command.option("count")
     if block is None or count is None or digits(count) is None:
         return None
@@ -463,7 +463,7 @@ def lint_script_file(text: str) -> Iterator[LintFinding]:
 def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
     """Lint a shell text, including its fio commands. Raises SpecError if the text cannot be parsed.
 
-    ``job_file`` is the content of a job file that the text uses but does not write; it is empty if unknown.
+    ``job_file`` is the content of a job file that the text uses but does not write. It is empty if unknown.
     """
     recipe = parse_recipe(text)
     yield from run_checks(SHELL_CHECKS, recipe)
@@ -474,7 +474,7 @@ def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
 
 
 def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) -> Iterator[FioJob]:
-    """Yield the jobs of a fio command: one from its own options, and one for each job file in its arguments."""
+    """Yield the jobs of a fio command, one from its own options, and one for each job file in its arguments."""
     where = f"line {command.line}: "
     if bare := command.bare_unknown():
         why = f"the fio command in line {command.line} is not analysed: it contains {bare}"
@@ -512,7 +512,7 @@ def _resync_running(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _measures(section: FioSection) -> bool:
-    """Whether a job measures, rather than only writes a file or device once to prepare it for reads."""
+    """Whether a job measures. It does not if it only writes a file or device once to prepare it for reads."""
     return section.moves_data and ("runtime" in section.options or section.direction != "write")
 
 
@@ -557,7 +557,7 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _device_missing(recipe: Recipe) -> Iterator[Seen]:
-    # Only loop devices are checked: the text does not show whether other disks exist.
+    # Only loop devices are checked, because the text does not show whether other disks exist.
     used = [member for each in recipe.created for member in each.members] + recipe.added
     for device in dict.fromkeys(used):
         is_loop = device.startswith("/dev/loop") and recipe.loops and not recipe.has_other_loops
@@ -571,7 +571,7 @@ def _device_missing(recipe: Recipe) -> Iterator[Seen]:
 def _measured_dd(recipe: Recipe) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the source, target and arguments of each dd command whose speed may be measured.
 
-    Creating an image for a loop device, or wiping a disk for an array, is not a measurement.
+    A dd that creates an image for a loop device, or wipes a disk for an array, is not a measurement.
     """
     members = {member for each in recipe.created for member in each.members} | set(recipe.added)
     for command in recipe.commands:
@@ -646,7 +646,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     printed_members: dict[str, tuple[str, ...]] = {}
     """The devices of each array, according to a table in the text."""
     runs: int | None = None
-    """The number of runs of each configuration; None if it is not stated."""
+    """The number of runs of each configuration, or None if it is not stated."""
     shows_spread: bool = False
     shows_percentiles: bool = False
     promises: tuple[str, ...] = ()
@@ -774,7 +774,7 @@ def _volume_mismatch(published: Publication) -> Iterator[Seen]:
 
 
 def _if(holds: Callable[[Publication], bool], observed: str, needed: str) -> Check[Publication]:
-    """Make a check that reports a study if ``holds``; ``observed`` may contain fields of the study in braces."""
+    """Make a check that reports a study if ``holds`` is true. ``observed`` may contain the study's fields in braces."""
 
     def check(published: Publication) -> Iterator[Seen]:
         if holds(published):

@@ -1,4 +1,4 @@
-"""Parses shell scripts far enough to find the commands that they run, with their arguments. Nothing is executed.
+"""Parse shell scripts far enough to find the commands that they run, with their arguments. Nothing is executed.
 
 The parser understands quotes, continuation lines, comments, here-documents, pipes and lists, variables that the script
 itself sets, braces, ``for`` loops over words, ``sh -c '…'``, ``eval``, and commands inside ``$(…)``. Values that are
@@ -84,7 +84,7 @@ class Token:
 
     @property
     def plain(self) -> str:
-        """The word, or an empty text if a part of it is quoted or expanded."""
+        """The word, or an empty string if a part of it is quoted or expanded."""
         first = self.pieces[0] if len(self.pieces) == 1 else Piece()
         return first.text if not (first.is_quoted or first.name or first.raw) else ""
 
@@ -112,7 +112,7 @@ class ShellCommand:
     stdin: str | None = None
     """The content of a here-document or here-string."""
     is_conditional: bool = False
-    """Whether it may run any number of times, because it is in a branch, a function or a loop of unknown length."""
+    """Whether the command may run any number of times, as in a branch, a function or a loop of unknown length."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ class ShellCommand:
         return None
 
     def bare_unknown(self) -> str:
-        """Return the first unknown part that may expand to any number of words; empty if there is none."""
+        """Return the first unknown part that may expand to any number of words, or "" if there is none."""
         return next((word.unknown for word in self.words if word.is_bare), "")
 
 
@@ -366,7 +366,7 @@ class _Runner:
         return end
 
     def _inner(self, tokens: Sequence[Token]) -> None:
-        """Process tokens that may run any number of times, so variables that they change become unknown."""
+        """Process tokens that may run any number of times. The variables that they change become unknown."""
         before = dict(self._variables)
         self._run_inside(tokens, is_conditional=True)
         for name, value in self._variables.items():
@@ -421,7 +421,7 @@ class _Runner:
             self._nested(inner, command.line)
 
     def _text_of_shell(self, command: ShellCommand) -> str | None:
-        """Return the script that ``sh -c``, ``eval`` or a shell's here-document runs; None for all other commands."""
+        """Return the script that ``sh -c``, ``eval`` or a shell's here-document runs, or None for other commands."""
         words = command.words
         if command.program == "eval" and not any(word.unknown for word in words):
             return " ".join(word.text for word in words[1:])
@@ -554,7 +554,7 @@ def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
 
 
 def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
-    """Remove the word and the patterns of a ``case``, but not those of a ``case`` nested in it."""
+    """Remove the word and the patterns of a ``case``, but not those of a ``case`` that is nested in it."""
     remaining: list[Token] = []
     is_pattern, depth = True, 0
     for token in tokens:

@@ -1,4 +1,4 @@
-// The table of all cells: only visible rows are elements.
+// The table of all cells, in which only visible rows are elements.
 (function () {
   const { data, count, axisOf, NOWHERE, short, element, menu } = Sweep;
   const place = document.getElementById("cells-window");
@@ -43,7 +43,7 @@
     if (sorted) {
       const sign = isDown ? -1 : 1;
       const keyed = order.map((row) => [sorted.key(row), row]);
-      // Rows without a figure are last in both directions; equal ones keep the order of the sweep.
+      // Rows without a figure are last in both directions. Rows with equal figures keep the order of the sweep.
       keyed.sort((a, b) => (a[0] == null) - (b[0] == null) || (a[0] < b[0] ? -sign : a[0] > b[0] ? sign : a[1] - b[1]));
       order = keyed.map((one) => one[1]);
     }
@@ -94,7 +94,7 @@
       const cell = element("th", null, { scope: "col" }), button = element("button", column.title, { type: "button" });
       if (column.isNumber) cell.className = "number";
       button.addEventListener("click", () => {
-        // First click: largest figures first, words from A on. Second click: the reverse.
+        // The first click sorts the largest figures first, and words from A on. The second click reverses the order.
         isDown = sorted === column ? !isDown : Boolean(column.isNumber);
         sorted = column;
         for (const other of line.children) { other.removeAttribute("aria-sort"); other.firstChild.textContent = other.dataset.title; }

@@ -1,13 +1,13 @@
-// Small multiples and heat maps: the reader's choice, as figures for Plotly.
+// Turns the reader's choices into small multiples and heat maps, as figures for Plotly.
 (function () {
   const { data, ALL, axisOf, quantities, plain, short, rowsAt, apart, valueOf, words, element, choices, placesText, headOf } = Sweep;
-  // The counterparts of Plotly's symbols and dashes in the legend's text and strokes.
+  // The signs and strokes in the legend that correspond to Plotly's symbols and dashes.
   const SIGNS = ["●", "■", "◆", "▲", "✚", "✖", "★", "⬟", "⬢", "⧓"];
   const STROKES = ["", "6 4", "2 3", "7 3 2 3", "10 4"];
   const quantityOf = (name) => quantities.find((one) => one.name === name);
   const colour = (place) => "c" + (place % 8 + 1);
 
-  // The position of a value: its binary logarithm if all are powers of 2, else its size; words are evenly spaced.
+  // The position of a value is its binary logarithm if all are powers of 2, else its size. Words are evenly spaced.
   const position = (axis, code) => (!axis.numbers ? code : axis.doubles ? Math.log2(axis.numbers[code]) : axis.numbers[code]);
 
   function logTicks(low, high) {
@@ -194,7 +194,7 @@
       const low = values.length ? Math.min(...values) : 1, high = values.length ? Math.max(...values) : 1;
       const ends = isRatio ? [10 ** -most, 10 ** most] : [low, high];
       const round = logTicks(ends[0], ends[1]).filter((tick) => tick >= ends[0] * 0.999 && tick <= ends[1] * 1.001);
-      // A narrow span contains few round numbers: then its ends are the ticks.
+      // A narrow span contains few round numbers, so its ends are the ticks.
       const ticks = isRatio ? [...new Set([ends[0], 1, ends[1]])] : round.length > 1 ? round : [...new Set([low, high])];
       const labels = (axis) => ({ type: "linear", tickvals: axis.labels.map((_, code) => code), ticktext: axis.labels.map(plain), title: { text: axis.title }, showgrid: false, zeroline: false });
       return {

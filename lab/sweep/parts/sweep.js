@@ -1,4 +1,4 @@
-// A sweep's figures as columns, queries on them, and the menus with which a reader makes the queries.
+// A sweep's figures as columns, queries on them, and the menus with which a reader chooses the queries.
 const Sweep = (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
   const count = data.iops.length;
@@ -14,7 +14,7 @@ const Sweep = (function () {
     { name: "ratio", title: "Measured ÷ theory", unit: "× theory", of: over(data.iops, data.predicted), low: over(data.low, data.predicted), high: over(data.high, data.predicted) },
   ].filter((one) => { for (let row = 0; row < count; row++) if (one.of(row) != null) return true; return false; });
 
-  // Plotly interprets some HTML in its texts; text from other computers must remain text.
+  // Plotly interprets some HTML in its texts, but text from other computers must remain text.
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   function short(value) {
@@ -25,10 +25,10 @@ const Sweep = (function () {
     return size >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
   }
 
-  // A row without a value on an axis appears at every value: RAID 1 at every chunk size.
+  // A row without a value on an axis appears at every value, for example RAID 1 at every chunk size.
   const isAt = (axis, code, row) => axis.codes[row] === code || axis.codes[row] === NOWHERE;
 
-  // The rows of a direction at these places; ``places`` is a list of [axis, code], where code may be ALL.
+  // The rows of a direction at ``places``, a list of [axis, code], where code may be ALL.
   function rowsAt(direction, places) {
     const wanted = places.filter((place) => place[1] !== ALL);
     const found = [];
@@ -48,7 +48,7 @@ const Sweep = (function () {
     return found;
   }
 
-  // One value for several rows: their geometric mean; for a single row, with its interval.
+  // One value for several rows is their geometric mean. A single row also has its interval.
   function valueOf(quantity, rows) {
     const kept = rows.filter((row) => quantity.of(row) != null);
     if (!kept.length) return null;
@@ -66,7 +66,8 @@ const Sweep = (function () {
     return found.repeats > 1 && found.low != null ? says + " [" + short(found.low) + " – " + short(found.high) + "], n = " + found.repeats : says;
   }
 
-  // The first value of an axis with at least 90 % of the most frequent value's rows: some rows may be missing.
+  // The first value of an axis that has at least 90 % of the most frequent value's rows, because some rows may be
+  // missing.
   function usual(axis, direction) {
     const counts = axis.labels.map(() => 0);
     for (let row = 0; row < count; row++) {
@@ -82,7 +83,7 @@ const Sweep = (function () {
     return made;
   }
 
-  // A menu: ``options`` are [value, text]. Values are compared as text, because elements store text.
+  // A menu whose ``options`` are [value, text]. Values are compared as text, because elements store text.
   function menu(parent, label, options, chosen, onchange) {
     const outer = element("label", label), select = element("select");
     for (const [value, text] of options) select.append(element("option", text, { value: value }));
@@ -95,7 +96,8 @@ const Sweep = (function () {
 
   const decoded = (value) => (value === ALL ? ALL : Number(value));
 
-  // Menus for direction, quantity, the axes in their roles and the values of all other axes; ``state`` has the choices.
+  // Menus for direction, quantity, the axes in their roles and the values of all other axes. ``state`` holds the
+  // choices.
   function choices(form, state, roles, changed) {
     form.addEventListener("submit", (event) => event.preventDefault());
     const unused = () => data.axes.filter((axis) => !roles.some((role) => state[role.name] === axis.name));
@@ -104,7 +106,7 @@ const Sweep = (function () {
       for (const axis of unused()) if (!(axis.name in state.fixed)) state.fixed[axis.name] = usual(axis, state.direction);
     }
 
-    // A workload that only writes has no reads: the choices that were not just made are changed.
+    // A workload that only writes has no reads, so the choices that were not just made are changed.
     function repair(wasDirection) {
       const places = unused().map((axis) => [axis, state.fixed[axis.name]]);
       if (rowsAt(state.direction, places).length) return;

@@ -1,5 +1,5 @@
 "use strict";
-// Draws figures in the colours of the page, visible ones first, and redraws them when the colours change.
+// Draws figures in the colours of the page, beginning with visible ones, and redraws them when the colours change.
 const Drawing = (function () {
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -61,12 +61,12 @@ const Drawing = (function () {
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) once(entry.target);
   }, { rootMargin: "600px" });
-  // Resize events of the window are not enough: a scroll bar or a rotated phone changes the width too.
+  // Resize events of the window are not enough, because a scroll bar or a rotated phone changes the width too.
   const sizes = new ResizeObserver((entries) => {
     for (const entry of entries) if (drawn.has(entry.target)) Plotly.Plots.resize(entry.target);
   });
 
-  // ``figure`` is a function that makes the canvas's traces and layout; it is called when the canvas becomes visible.
+  // ``figure`` is a function that makes the canvas's traces and layout. It is called when the canvas becomes visible.
   function watch(canvas, figure) {
     figureOf.set(canvas, figure);
     watcher.observe(canvas);
@@ -80,7 +80,7 @@ const Drawing = (function () {
     figureOf.delete(canvas);
   }
 
-  // Draw the invisible ones too, one by one, so that the page remains responsive.
+  // Also draw the invisible figures, one by one, so that the page remains responsive.
   function drawAll() {
     waiting = Array.from(figureOf.keys());
     (function next() {
