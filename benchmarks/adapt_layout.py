@@ -1,4 +1,4 @@
-"""Arithmetic of unequal arrays: the tables of nine disks of 1 and 2 TB. Seconds of CPU time."""
+"""The CPU time of the arithmetic of unequal arrays, for the tables of nine disks of 1 and 2 TB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TERABYTE_LINES = 10**12 // CHUNK_BYTES
 
 
 def table(fast: int) -> tuple[int, float]:
-    """Targets of the volume's table for nine disks, and the seconds to lay out volume and slices."""
+    """Return the number of targets in the volume's table for nine disks, and the seconds that the layout takes."""
     begin = time.process_time()
     composition = Composition.of([2 * TERABYTE_LINES] * fast + [TERABYTE_LINES] * (9 - fast))
     volume = VolumeLayout.of(composition, shortest_run(composition), piece_lines(composition))
@@ -22,17 +22,17 @@ def table(fast: int) -> tuple[int, float]:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 3, "of which the fastest counts", smoke=1)
+    rounds = asked_one("rounds", 3, "number of rounds, of which the fastest counts", smoke=1)
     tables = {fast: min((table(fast) for _ in range(rounds)), key=lambda found: found[1]) for fast in range(10)}
     slowest = max(seconds for _, seconds in tables.values())
     longest = max(targets for targets, _ in tables.values())
-    # One figure under one bound: each part as a share of what it may be.
+    # There is one figure with one bound, so each part is divided by its own limit.
     parts = {
         "table_seconds": slowest / TABLE_SECONDS_BOUND,
         "table_targets": longest / COMFORTABLE_TARGETS,
     }
     finish(
-        "the worst of: tables of nine disks of 1 and 2 TB within 1 s and 65,536 targets",
+        "tables of nine disks of 1 and 2 TB: the larger of their seconds ÷ 1 s and their targets ÷ 65,536",
         max(parts.values()),
         "<=",
         1.0,

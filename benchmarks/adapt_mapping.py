@@ -1,8 +1,8 @@
-"""IOPS through a device-mapper table as long as volumes may have, against the md array under it without the table.
+"""IOPS through a device-mapper table of the maximum length of volumes, compared with IOPS of the md array below it.
 
-The table maps every block to itself in as many targets as a volume gets at most, so the array does the same work both
-times. Two runs of fio stand beside each other and take turns; both are started anew several times, since two starts of
-fio differ by more than the table costs.
+The table maps every block to itself, with the maximum number of targets that a volume gets, so the array does the same
+work both times. Two runs of fio exist at the same time and take turns. Both are restarted several times, because two
+starts of fio differ by more than the table costs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.plans import Plan, Step
 from lab.units import MIB, SECTOR_BYTES
 
 STARTS = 5
-# Short: what else the computer does then weighs on both of a pair alike.
+# This is short, so that other work of the computer affects both stretches of a pair alike.
 STRETCH_SECONDS = 0.5
 DISKS = 9
 ARRAY = "md100"
@@ -31,7 +31,7 @@ BOUND = 0.97
 
 @contextmanager
 def reading(lab: Lab, name: str, device: str) -> Iterator[str]:
-    """A run of fio that stands still, random 4K reads four at a time; its process number."""
+    """Start random 4K reads with four in flight, stop the process, and yield its number."""
     argv = ["fio", "--name=bench", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k", "--thread"]
     argv += ["--rw=randread", "--iodepth=4", "--runtime=1000", "--time_based"]
     fio = lab.machine.stream(["sh", "-c", f'echo $$ > /run/{name}.pid; exec "$@"', "start", *argv])
@@ -55,7 +55,7 @@ def stretch_iops(lab: Lab, process: str) -> float:
 
 
 def identity_table(size_bytes: int) -> str:
-    """Every block mapped to itself, in pieces of a whole number of 4K blocks."""
+    """Return a table that maps every block to itself, in pieces of a whole number of 4K blocks."""
     sectors = size_bytes // SECTOR_BYTES
     piece = -(-sectors // COMFORTABLE_TARGETS // 8) * 8
     return "".join(
@@ -64,7 +64,7 @@ def identity_table(size_bytes: int) -> str:
 
 
 def pairs_of(lab: Lab, mapped: str, count: int, *, is_swapped: bool) -> list[tuple[float, float]]:
-    """Mapped and bare IOPS, in pairs, each in the other order than the one before."""
+    """Return pairs of mapped and bare IOPS. Each pair is measured in the reverse order of the previous one."""
     with ExitStack() as running:
         devices = {"mapped": mapped, "bare": f"/dev/{ARRAY}"}
         names = sorted(devices, reverse=is_swapped)
@@ -79,7 +79,7 @@ def pairs_of(lab: Lab, mapped: str, count: int, *, is_swapped: bool) -> list[tup
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 24, "pairs with each start of fio, and starts if that is fewer", smoke=1)
+    rounds = asked_one("rounds", 24, "number of pairs with each start of fio, and of starts if this is fewer", smoke=1)
     starts = min(STARTS, rounds)
     disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
     with drives("uml:", disks) as lab:
@@ -87,12 +87,12 @@ def main() -> None:
         lab.execute(spec.creation((), FileSystem.RAW))
         lab.machine.run(("dd", "if=/dev/urandom", f"of={spec.device}", "bs=1M", "oflag=direct"), check=False)
         size = int(lab.machine.run(("blockdev", "--getsize64", f"/dev/{ARRAY}")).stdout)
-        # The array is the volume's; another table beside the volume's own needs it free.
+        # The array belongs to the volume. A second table needs an array that is free.
         lab.machine.run(("dmsetup", "remove", spec.name))
         table = identity_table(size)
         create = ("dmsetup", "--verifyudev", "create", "long")
         lab.execute(
-            Plan("Map it", (Step(create, "A long table.", writes_devices=(f"/dev/{ARRAY}",), stdin_text=table),))
+            Plan("Map it", (Step(create, "Maps the array.", writes_devices=(f"/dev/{ARRAY}",), stdin_text=table),))
         )
         pairs = [
             pair
@@ -100,7 +100,7 @@ def main() -> None:
             for pair in pairs_of(lab, "/dev/mapper/long", rounds, is_swapped=start % 2 == 1)
         ]
     finish(
-        "IOPS through a table of the length that volumes have ÷ IOPS of the same array without it, median of pairs",
+        "IOPS through a table of the maximum length of volumes ÷ IOPS of the same array without it, median of pairs",
         statistics.median(mapped / bare for mapped, bare in pairs),
         ">=",
         BOUND,

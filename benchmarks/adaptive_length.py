@@ -1,8 +1,9 @@
-"""How much sooner short jobs, repeated until the interval is narrow, give a figure than six jobs of a minute.
+"""How much sooner a figure is found by short jobs that are repeated until its interval is narrow than by six long jobs.
 
-Both ways measure RAID 5 on six drives of 7200 rpm. Six minutes reach ±5 % of the median with 95 % by far, unless the
-computer has other work; the other way stops as soon as it does, and must get there, or at least as far as six minutes.
-Time is that of fio with its warm-ups, on the machine's clock; in real time (--on uml:) with its starts too.
+Both ways measure RAID 5 on six drives of 7200 rpm. Six jobs of a minute easily give a 95 % interval of ±5 % of the
+median, unless the computer has other work. The adaptive way stops as soon as its interval is that narrow. It must reach
+±5 %, or at least the width that the six jobs reach. The time is that of fio and its warm-ups on the machine's clock. In
+real time (--on uml:), it includes the starts of fio.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ jobs = [{{ workload = "rand-read-4k", queue_depth = 16, jobs = 1, runtime_second
 @dataclass(frozen=True, slots=True)
 class Options:
     on: str = "uml:?time=virtual"
-    seconds: Annotated[float, "of each of the six jobs"] = 60.0
+    seconds: Annotated[float, "duration of each of the six jobs"] = 60.0
 
 
 SMOKE = Options(seconds=6.0)

@@ -1,4 +1,4 @@
-"""Command to first frame of the app, in a terminal, while the embedded kernel starts beside it."""
+"""Time from the command to the app's first frame in a terminal, while the embedded kernel starts as well."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from benchmarks.support.report import asked_one, finish, private_state, spread
 from benchmarks.support.terminal import AppInTerminal, app_in_terminal
 
 BOUND_SECONDS = 0.7
-# Titles of the two ends of the Lab screen: once both are there, so is everything between.
+# Titles at the two ends of the Lab screen. Once both have been painted, so has everything in between.
 FIRST_FRAME = (b" Rack ", b"Disk menu")
 MACHINE_RUNS = b"Nothing is built yet"
 
 
 def one_start(app: AppInTerminal) -> tuple[float, float, float]:
-    """Seconds to the first frame, CPU seconds of the app until then, and seconds until the machine ran."""
+    """Return the seconds to the first frame, the app's CPU seconds until then, and seconds until the machine ran."""
     app.read_until(lambda text: FIRST_FRAME[0] in text, "a first frame")
     frame, cpu = app.painted[-1][0] - app.started, app.cpu_seconds()["app"]
     app.read_until(lambda text: MACHINE_RUNS in text, "the machine runs")
@@ -22,7 +22,7 @@ def one_start(app: AppInTerminal) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 7, "starts that count", smoke=1)
+    rounds = asked_one("rounds", 7, "number of starts that count", smoke=1)
     found = []
     for number in range(rounds + 1):
         with private_state() as state, app_in_terminal(state) as app:

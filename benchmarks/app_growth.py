@@ -1,4 +1,4 @@
-"""How much the app grows in a session of two hours: as many looks and shows, in less time."""
+"""How much the app's memory grows in as many looks and shows as a session of two hours has, made in less time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FAST_APP = "from benchmarks.support.fast_app import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    seconds: Annotated[float, "of a session, whose looks are made in less time"] = 7200.0
-    first_looks: Annotated[int, "before it is counted: then all that a session needs has been loaded"] = 100
+    seconds: Annotated[float, "duration of a session, whose looks are made in less time"] = 7200.0
+    first_looks: Annotated[int, "looks before measuring, so that all that a session needs is loaded"] = 100
 
 
 SMOKE = Options(seconds=2.0, first_looks=1)
@@ -36,12 +36,12 @@ def counts(file: Path) -> tuple[int, int]:
 
 
 def wait_for_snapshots(app: AppInTerminal, file: Path, count: int) -> tuple[int, int]:
-    """Use the app meanwhile, as somebody does who watches: move the cursor."""
+    """Wait for ``count`` snapshots, and move the cursor meanwhile, as a user who watches does."""
     end = time.monotonic() + LONGEST_SECONDS
     number = 0
     while counts(file)[0] < count and time.monotonic() < end:
         app.read(2.0)
-        # What was painted is of no further use, and would grow here.
+        # The painted output is of no further use, and would accumulate here.
         app.painted.clear()
         app.type(UP if number % 2 else DOWN)
         number += 1

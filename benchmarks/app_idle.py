@@ -1,4 +1,4 @@
-"""CPU time of an app that shows a healthy array and does nothing else."""
+"""The CPU time of an app that shows a healthy array and does nothing else."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BOUND_FRACTION = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    seconds: Annotated[float, "for which the app is watched"] = 60.0
-    quiet_seconds: Annotated[float, "until then, with the array in sync"] = 12.0
+    seconds: Annotated[float, "time for which the app is watched"] = 60.0
+    quiet_seconds: Annotated[float, "time before that, with the array in sync"] = 12.0
 
 
 SMOKE = Options(seconds=2.0, quiet_seconds=1.0)
@@ -32,7 +32,7 @@ def main() -> None:
         used = {process: (value - before[process]) / elapsed for process, value in app.cpu_seconds().items()}
         painted_bytes = sum(len(data) for _, data in app.painted[painted:])
     finish(
-        "part of a core that an idle app takes with its machine: its process, the embedded kernel, the supervisor",
+        "share of a core that an idle app and its machine take: its process, the embedded kernel, the supervisor",
         sum(used.values()),
         "<=",
         BOUND_FRACTION,

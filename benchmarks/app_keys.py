@@ -1,4 +1,4 @@
-"""Key press to painted, in a terminal, while four arrays rebuild and fio runs on nine members."""
+"""Time from a key press to its effect in a terminal, while four arrays rebuild and fio runs on nine members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEED = 5
 MEMBERS = 9
 MIRRORS = 3
 SYNC_KIB_PER_SECOND = 300
-# One line, as it can be typed; the machine does not see this computer's temporary files.
+# This is one line that can be typed, because the machine does not see this computer's temporary files.
 LINE = (
     'c="mdadm --create --run --homehost=any --bitmap=none"; '
     "$c /dev/md0 --level=5 --raid-devices=9 --chunk=64 /dev/ubd[a-i]; "
@@ -28,7 +28,7 @@ LINE = (
 
 
 def build(app: AppInTerminal) -> None:
-    """Four arrays that are slowly made redundant, typed by hand on the screen Commands; then a load by its key."""
+    """Type a command on the Commands screen that builds four slowly syncing arrays. Then start a load by its key."""
     app.read_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
     since = len(app.painted)
     app.type(b"5")
@@ -39,7 +39,7 @@ def build(app: AppInTerminal) -> None:
     app.type(ENTER)
     app.read(4.0)
     since = len(app.painted)
-    # Escape would be the shell's: F12 leads out of the terminal.
+    # Escape would go to the shell, but F12 leaves the terminal.
     app.type(b"\x1b[24~")
     app.read(0.5)
     app.type(b"1")
@@ -53,7 +53,7 @@ def build(app: AppInTerminal) -> None:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 300, "keys that are pressed", smoke=3)
+    rounds = asked_one("rounds", 300, "number of keys to press", smoke=3)
     rng = random.Random(SEED)
     seconds = []
     with private_state() as state:
@@ -73,7 +73,7 @@ def main() -> None:
             used = {process: (value - before[process]) / elapsed for process, value in app.cpu_seconds().items()}
     ordered = sorted(seconds)
     finish(
-        "seconds from a key to its effect on the terminal, p99, while four arrays rebuild and fio runs on nine members",
+        "seconds from a key to its effect in the terminal, p99, while four arrays rebuild and fio runs on nine members",
         ordered[int(0.99 * (rounds - 1))],
         "<=",
         BOUND_SECONDS,

@@ -1,4 +1,4 @@
-"""How well calibration recovers emulated drives through a real kernel, on the kernel with virtual time."""
+"""How well calibration recovers the parameters of emulated drives, measured on the kernel with virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recovered(name: str) -> Mechanics:
 
 
 def errors(name: str) -> dict[str, float]:
-    """By how much it is off: shares of the true value, seeks with the overhead in milliseconds."""
+    """Return the errors of calibrated values as shares of the true values, or in ms for seeks with overhead."""
 
     true, found = find_drive_model(name).mechanics, recovered(name)
     assert true is not None

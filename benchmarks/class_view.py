@@ -1,7 +1,7 @@
-"""How long a class view of 100,000 results takes, and how much memory: bundles of ten results with 48 cells each.
+"""The time and memory that a class view of 100,000 results takes, in bundles of ten results with 48 cells each.
 
-The first view unpacks every bundle and checks its signature, in as many processes as there are processors; every later
-one only looks which have changed. Each is a process of its own; making the bundles is not measured.
+The first view unpacks every bundle and checks its signature, in as many processes as there are processors. Every later
+view only looks for bundles that have changed. Each view runs in a separate process. Making the bundles is not measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SAMPLE_SECONDS = 0.1
 
 
 def students_result(recorded: ResultRecord, draw: random.Random, number: int) -> ResultRecord:
-    """Four arrays, two workloads, six repeats, each a recorded cell with noise, as another computer would have it."""
+    """Return a result with four arrays, two workloads and six repeats, made from recorded cells with noise."""
     cells = [
         noisy(cell, draw, array, speed_up, repeat)
         for array, speed_up in ARRAYS.items()
@@ -42,7 +42,7 @@ def students_result(recorded: ResultRecord, draw: random.Random, number: int) ->
     ]
     arrays = tuple(msgspec.structs.replace(recorded.arrays[0], name=name, level=name) for name in ARRAYS)
     name = f"20261121T000000Z-{number:05d}"
-    # Decoded, an older record has today's fields, and is written in today's format.
+    # A decoded older record has today's fields, and is written in today's format.
     now = msgspec.structs.replace(recorded, schema_version=SCHEMA_VERSION, id=name, planned_cells=())
     return msgspec.structs.replace(now, arrays=arrays, cells=tuple(cells))
 
@@ -84,7 +84,7 @@ VIEW_PROGRAM = """if True:
 
 
 def measured_view(folder: Path, cache: Path) -> dict[str, float]:
-    """One view in a process of its own: seconds, and the peak of the proportional memory of it and its helpers."""
+    """Measure one view in a separate process. Return seconds, and its peak proportional memory including helpers."""
     argv = list(isolated_python("-c", VIEW_PROGRAM, str(folder), str(cache)))
     peak = 0.0
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as viewer:
@@ -97,7 +97,7 @@ def measured_view(folder: Path, cache: Path) -> dict[str, float]:
 
 
 def own_mib(process: int) -> float:
-    """Its proportional set size: what several share counts once (proc_pid_smaps(5))."""
+    """Return the proportional set size, which counts shared memory only once (proc_pid_smaps(5))."""
     with suppress(OSError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -106,7 +106,7 @@ def own_mib(process: int) -> float:
 
 
 def main() -> None:
-    wanted = asked_one("results", BUNDLES * RESULTS_EACH, "in bundles of ten each", smoke=20)
+    wanted = asked_one("results", BUNDLES * RESULTS_EACH, "number of results, in bundles of ten", smoke=20)
     bundles = max(1, wanted // RESULTS_EACH)
     with private_state() as state:
         folder = state / "bundles"

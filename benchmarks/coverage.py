@@ -1,11 +1,11 @@
-"""How often the 95 % interval of a cell's repeats holds the truth, over cells of different levels, loads and depths.
+"""How often the 95 % interval of a cell's repeats contains the true value, over cells of many levels, loads and depths.
 
-Each cell is a level, a load and a queue depth on emulated drives of 7200 rpm. Its repeats are short runs with other
-addresses each, six of them, or as many as the rule of adaptive length asks for; the truth is a run fifty times as long,
-with addresses of its own. The interval is the one that every table shows (lab.results.statistics).
-A drive at a constant pace gives as many I/Os in every run: then all repeats are the same count, and the interval is a
-point. A count says nothing of a part of an I/O, so such an interval is taken as one I/O wide to either side; how many
-cells needed that is told.
+Each cell is a level, a load and a queue depth on emulated drives of 7200 rpm. Its repeats are short runs, each with
+different addresses. There are six of them, or as many as the rule of adaptive length requires. The true value comes
+from a run that is fifty times as long, and has addresses of its own. The interval is the one that every table shows
+(lab.results.statistics). A drive at a constant pace gives the same number of I/Os in every run. All repeats are then
+the same count, and the interval is a point. A count does not include fractions of an I/O, so such an interval is
+widened by one I/O to either side. The report says how many cells needed this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEVELS = {"raid0": 4, "raid1": 2, "raid4": 3, "raid5": 3, "raid6": 4, "raid10": 
 LOADS = ("randread", "randwrite", "randrw")
 DEPTHS = (1, 2, 4, 8, 16)
 ADAPTIVE_DEPTHS = (2, 8)
-"""There cells are measured until their interval is narrow."""
+"""Queue depths at which cells are measured until their interval is narrow."""
 REPEATS, MOST_REPEATS, HALF_WIDTH = 6, 20, 0.05
 LOOKS = looks(REPEATS, MOST_REPEATS)
 SHORTEST_SECONDS = 0.5
@@ -42,8 +42,8 @@ class Options:
     on: str = "uml:?time=virtual"
     levels: tuple[str, ...] = tuple(LEVELS)
     depths: tuple[int, ...] = DEPTHS
-    points: Annotated[Path | None, "a file of points, one a line; what it has is not measured again"] = None
-    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+    points: Annotated[Path | None, "a file of points, one per line; its points are not measured again"] = None
+    minutes: Annotated[float, "time in minutes after which no measurement begins"] = 1e6
 
 
 SMOKE = Options(levels=("raid0", "raid5"), depths=(1,))
@@ -55,12 +55,12 @@ class Point:
     load: str
     depth: int
     repeats: tuple[float, ...]
-    """I/Os a second; of an adaptive cell all that there may be."""
+    """I/Os per second. An adaptive cell has the maximum number of repeats."""
     truth: float
 
     @property
     def is_one_count(self) -> bool:
-        """Whether all repeats have as many I/Os, so that the interval is a point."""
+        """Whether all repeats have the same number of I/Os, so that the interval is a point."""
         return len(set(self.repeats[: self.interval().n])) == 1
 
     @property
@@ -68,7 +68,7 @@ class Point:
         return self.depth in ADAPTIVE_DEPTHS
 
     def interval(self) -> Estimate:
-        """As a table shows it; of an adaptive cell with the repeats up to the look at which it stops."""
+        """Return the interval that a table would show. In an adaptive cell, repeats after its last look are ignored."""
         if not self.is_adaptive:
             return estimate(self.repeats[:REPEATS])
         found = [estimate(self.repeats[: look.n], LOOKS) for look in LOOKS]
@@ -76,12 +76,12 @@ class Point:
 
 
 def build(lab: Lab, levels: Sequence[str]) -> dict[str, str]:
-    """Every level on disks of its own; level -> device."""
+    """Build every level on separate disks, and map levels to devices."""
     nodes = [disk.node for disk in lab.disks]
     devices = {}
     for number, level in enumerate(levels):
         own, nodes = tuple(nodes[: LEVELS[level]]), nodes[LEVELS[level] :]
-        # Blank drives agree with each other as they are.
+        # Blank drives are consistent without a resync.
         spec = ArraySpec(level, own, name=f"md{number}", assume_clean=level != "raid0")
         lab.execute(spec.creation())
         devices[level] = spec.device
@@ -89,21 +89,21 @@ def build(lab: Lab, levels: Sequence[str]) -> dict[str, str]:
 
 
 def window_seconds(depth: int) -> float:
-    """Of a short run: long against the time in which a queue wanders from one member to another and back.
+    """Return the window of a short run, which is long compared with the time that a queue takes to change members.
 
-    With 16 in flight that is most of a second. Shorter runs show the full pace mostly, and seldom a member that has
-    nothing to do: their median lies above the long run's mean, and no number of them cures that.
+    With 16 in flight, this time is most of a second. Most shorter runs would show the full pace, and few would show an
+    idle member. Their median would lie above the long run's mean, however many there were.
     """
     return max(SHORTEST_SECONDS, depth / 8)
 
 
 def steps(depths: Sequence[int] = DEPTHS) -> list[tuple[str, int]]:
-    """Load and depth: what is measured in one start of fio, on all levels side by side."""
+    """Return the loads and depths. Each is measured in one start of fio, on all levels side by side."""
     return [(load, depth) for load in LOADS for depth in depths]
 
 
 def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterator[Point]:
-    """One point for each level. They share no disk, and in virtual time no processor either."""
+    """Yield one point for each level. The levels share no disk and, in virtual time, no processor."""
     count = MOST_REPEATS if depth in ADAPTIVE_DEPTHS else REPEATS
     windows = [window_seconds(depth)] * count + [window_seconds(depth) * TIMES_AS_LONG]
     first_seed = 1 + 1_000_000 * steps().index((load, depth))

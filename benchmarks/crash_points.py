@@ -1,8 +1,8 @@
-"""Crash points a second, and whether md keeps its promises at all of them.
+"""The number of crash points per second, and whether md keeps its promises at all of them.
 
-At least so many points in all, equally many of each configuration (raidlab fault points --list), with further seeds
-where one recording of each does not suffice. Fails if a point breaks a promise, if a configuration could not be tried,
-or below the rate. Two machines: one for each of two processors.
+The given number of points is tried at least, the same number for each configuration (raidlab fault points --list). If
+one recording of each does not suffice, further seeds are used. The benchmark fails if a point breaks a promise, if a
+configuration could not be tried, or if the rate is too low. Two machines are used, one for each of two processors.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOST_OF_ONE_RECORDING = 300
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    points: Annotated[int, "in all, at least"] = 20_000
+    points: Annotated[int, "minimum number of crash points in total"] = 20_000
     machines: int = 2
     seed: int = 1
-    least: Annotated[float, "points a second"] = 20.0
-    only: Annotated[tuple[str, ...], "configurations (raidlab fault points --list); none: all"] = ()
+    least: Annotated[float, "required number of points per second"] = 20.0
+    only: Annotated[tuple[str, ...], "configurations (raidlab fault points --list), by default all"] = ()
     target: Annotated[str, "the machine, such as qemu:?kernel=7.2"] = "uml:?time=virtual"
 
 
@@ -34,7 +34,7 @@ SMOKE = Options(points=2, least=0.001, only=("raid1/bitmap/idle/mixed",))
 
 
 def report(found: list[Explored], seconds: float, least: float) -> None:
-    """Print the outcome and exit; a broken promise counts as no rate at all."""
+    """Print the outcome and exit. If a promise is broken, the rate is 0."""
     tried = sum(each.tally.points for each in found)
     judgements: Counter[str] = Counter()
     for each in found:
@@ -48,7 +48,7 @@ def report(found: list[Explored], seconds: float, least: float) -> None:
         f"{each.configuration.name} seed {each.seed} {each.last}: {each.error.message}" for each in found if each.error
     ]
     finish(
-        "crash points a second, each judged by what md promises; 0 if a promise is broken",
+        "crash points per second, each judged by what md promises; 0 if a promise is broken",
         0.0 if broken or errors else tried / seconds,
         ">=",
         least,
@@ -71,7 +71,9 @@ def main() -> None:
     options = asked(SMOKE)
     known = {each.name: each for each in all_configurations()}
     if unknown := set(options.only) - set(known):
-        sys.exit(f"no configuration of this name: {', '.join(sorted(unknown))}; 'raidlab fault points --list' has all")
+        sys.exit(
+            f"there is no configuration {', '.join(sorted(unknown))}; list them with 'raidlab fault points --list'"
+        )
     configurations = [known[name] for name in options.only or known]
     each_points = -(-options.points // len(configurations))
     recordings = -(-each_points // MOST_OF_ONE_RECORDING)

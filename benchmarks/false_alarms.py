@@ -1,12 +1,12 @@
-"""How often the same configuration is called different, and how often a drive that is 10 % slower is noticed.
+"""How often two equal configurations are called different, and how often a drive that is 10 % slower is noticed.
 
-Two arrays of two spindles each: one of drives with 20 ms, one with 22 ms. For each trio runs on the first array, as
-many more on the same array, and as many on the slower one, in an order drawn at random; each run has addresses of its
-own and is counted while its queue is full. The verdicts are those of every table: rank tests, margin of 5 %. They are
-told for several numbers of repeats up to twenty, since short runs differ by some percent: the question is how many it
-takes.
-On the kernel with virtual time (the default) other work on the computer adds no noise: what is left is that of the
-addresses, the smallest that runs of this length have, so differences are not drowned. --on uml: shows real time.
+There are two arrays of two spindles each, one with drives of 20 ms and one with drives of 22 ms. Each trio consists of
+runs on the first array, the same number of further runs on it, and the same number on the slower array, in random
+order. Each run has different addresses, and is counted while its queue is full. The verdicts are those of every table,
+from rank tests with a margin of 5 %. Short runs differ by some percent, so the verdicts are reported for several
+numbers of repeats up to twenty, to show how many are needed. On the kernel with virtual time (the default), other work
+on the computer adds no noise. Only the noise of the addresses is left, which is the smallest that runs of this length
+can have. --on uml: measures in real time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNTS = (6, 8, 10, 12, 16, 20)
 DEPTH = 4
 RAMP_SECONDS = 0.4
 DRIVE_MODELS = {"pace-a": 20.4, "pace-b": 22.4}
-"""Milliseconds with those of the transport; the delays are 20 and 22."""
+"""Milliseconds, including those of the transport. The delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
 DIFFERENT = (RatioOutcome.FASTER, RatioOutcome.SLOWER)
 
@@ -41,9 +41,9 @@ DIFFERENT = (RatioOutcome.FASTER, RatioOutcome.SLOWER)
 class Options:
     on: str = "uml:?time=virtual"
     trios: int = 60
-    seconds: Annotated[float, "of each run"] = 0.8
-    keep: Annotated[Path | None, "a file of trios, one a line; what it has is not measured again"] = None
-    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+    seconds: Annotated[float, "duration of each run"] = 0.8
+    keep: Annotated[Path | None, "a file of trios, one per line; its trios are not measured again"] = None
+    minutes: Annotated[float, "time in minutes after which no measurement begins"] = 1e6
 
 
 SMOKE = Options(trios=1, seconds=0.1)
@@ -51,7 +51,7 @@ SMOKE = Options(trios=1, seconds=0.1)
 
 @dataclass(frozen=True, slots=True)
 class Trio:
-    """The runs of each, I/Os a second."""
+    """The I/Os per second of the runs on the first array, of more runs on it, and of those on the slower array."""
 
     first: tuple[float, ...]
     again: tuple[float, ...]
@@ -59,7 +59,7 @@ class Trio:
 
 
 def models(folder: Path) -> None:
-    """Two drives of the user's own, where the lab looks for them."""
+    """Store two drive models where the lab looks for the user's own."""
     os.environ["XDG_CONFIG_HOME"] = str(folder)
     place = folder / "raidlab" / "drive-models"
     place.mkdir(parents=True)
@@ -84,7 +84,7 @@ def build(lab: Lab) -> tuple[str, str]:
 
 
 def trio(lab: Lab, fast: str, slow: str, number: int, seconds: float) -> Trio:
-    """One start of fio whose sections run one after another."""
+    """Measure a trio in one start of fio, whose sections run one after another."""
     draw = random.Random(number)
     order = [kind for kind in range(3) for _ in range(MOST_REPEATS)]
     draw.shuffle(order)
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def judged(trios: Sequence[Trio], repeats: int) -> dict[str, Any]:
-    """The verdicts with the first ``repeats`` of each, and the share of false alarms with its binomial interval."""
+    """Return the verdicts on the first ``repeats`` of each, and the share of false alarms with a binomial interval."""
     from scipy import stats
 
     def outcomes(name: str) -> list[RatioOutcome]:
@@ -135,7 +135,7 @@ def report(found: Sequence[Trio], options: Options) -> None:
     by_count = [judged(found, count) for count in COUNTS]
     enough = next((each for each in by_count if each["found"] >= FOUND_BOUND), None)
     if enough is None:
-        notice(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} with {COUNTS[-1]} repeats")
+        notice(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} of the trios with {COUNTS[-1]} repeats")
     noise = [pstdev(each.first) / fmean(each.first) for each in found]
     finish(
         f"share of {len(found)} equal pairs called different, with as many repeats as find a slow-down of 10 % in "

@@ -1,4 +1,4 @@
-"""Command to first usable array, against a bare boot of the same kernel with an init that does nothing. In pairs."""
+"""Time from the command to the first usable array, compared in pairs with a bare boot of the same kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATED = b"mdadm --create"
 
 
 def bare_boot_seconds(folder: Path, kernel: str) -> float:
-    """From starting the kernel until its init runs, with the same disks and memory as the lab has."""
+    """Return the time from the kernel's start until its idle init runs, with the lab's disks and memory."""
     init = folder / "init"
     init.write_text("#!/bin/sh\necho READY > /dev/console\nwhile :; do sleep 1000; done\n", encoding="ascii")
     init.chmod(0o755)
@@ -51,7 +51,7 @@ def bare_boot_seconds(folder: Path, kernel: str) -> float:
 
 
 def first_array_seconds(state: Path) -> float:
-    """From starting the command until mdadm has made the array, in a new lab each time."""
+    """Return the time from the command's start until mdadm has created the array, in a new lab each time."""
     shutil.rmtree(state, ignore_errors=True)
     argv = [*RAIDLAB, "--on", "uml:"]
     argv += ["array", "create", "--level", "5", "--disks", "3"]
@@ -76,12 +76,12 @@ def first_array_seconds(state: Path) -> float:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 7, "pairs that count", smoke=1)
+    rounds = asked_one("rounds", 7, "number of pairs that count", smoke=1)
     kernel = str(find_kernel(Processes(), HostFiles()).path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bare").mkdir()
-        # One of each for warm caches, not counted.
+        # The first of each only warms the caches, and is not counted.
         bare_boot_seconds(folder / "bare", kernel)
         first_array_seconds(folder / "state")
         pairs = []

@@ -1,7 +1,8 @@
-"""How many array-years a second one processor simulates: RAID 6 of 14 drives with all that a real one has.
+"""How many array-years per second one processor simulates, for RAID 6 of 14 drives with all features of the model.
 
-Counted is processor time. Plain counting and importance sampling are both told; of the latter also what it is worth,
-as the plain array-years that would give the same interval. A million disks over ten years are run on all processors.
+Only processor time counts. Rates are reported for plain counting and for importance sampling. For the latter, the
+report also says how many plain array-years would give the same interval. A million disks over ten years are simulated
+on all processors.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BOUND_LARGE_SECONDS = 600.0
 
 
 def rates(model: FleetModel, rounds: int) -> tuple[list[float], BlockSums]:
-    """Array-years a second of processor time, of each round, and the sums of all."""
+    """Return the array-years per second of processor time in each round, and the sums over all rounds."""
     found, parts = [], []
     for round_number in range(rounds):
         begin = time.process_time()
@@ -35,10 +36,10 @@ def variance(sums: BlockSums) -> float:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 5, "of each way", smoke=1)
+    rounds = asked_one("rounds", 5, "number of rounds for each method", smoke=1)
     spec = fleet_spec(fleet_tree(FLEET), FLEET)
     model = model_of(spec, lambda _name, _array: ())
-    simulate_block(model, Block(0, 1000))  # numpy is loaded
+    simulate_block(model, Block(0, 1000))  # this loads numpy
     plain, counted = rates(with_method(model, Method.PLAIN), rounds)
     biased, weighted = rates(with_method(model, Method.BIASED), rounds)
     begin = time.monotonic()
@@ -46,7 +47,7 @@ def main() -> None:
     large_seconds = time.monotonic() - begin
     slowest = sorted(biased)[rounds // 2] if large_seconds <= BOUND_LARGE_SECONDS else 0.0
     finish(
-        "array-years of RAID 6 of 14 drives a second of one processor, with importance sampling",
+        "array-years of RAID 6 of 14 drives per second of one processor, with importance sampling",
         slowest,
         ">=",
         BOUND_ARRAY_YEARS,

@@ -1,8 +1,8 @@
-"""The louwrentius study's orders and relations on six emulated drives, with intervals from repeats.
+"""The orders and ratios of the louwrentius study on six emulated drives, with intervals from repeats.
 
-Random 4 KiB on the bare arrays: at queue depth 4, as in the study, for the orders; at 64, where the members are busy,
-for the relations of its theory, 225 : 112.5 : 75. Each repeat has addresses of its own, and goes through the levels in
-an order of its own.
+The loads are random 4 KiB I/Os on the bare arrays. At queue depth 4, as in the study, they show the orders. At 64,
+where the members are busy, they show the ratios of the study's theory, 225 : 112.5 : 75. Each repeat has different
+addresses, and goes through the levels in a different order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEPTHS = (4, 64)
 DISKS = 6
 DISK_BYTES = 128 * MIB
 EQUAL = 0.07
-"""Reads of RAID 0, 5 and 6 count as equal within this."""
+"""Reads of RAID 0, 5 and 6 count as equal within this share."""
 MARK = "louwrentius"
 
 
@@ -36,9 +36,9 @@ class Options:
     seconds: float = 45.0
     repeats: int = 6
     depths: tuple[int, ...] = DEPTHS
-    table: Annotated[Path | None, "a document whose table is written anew"] = None
-    points: Annotated[Path | None, "a file of cells, one a line; what it has is not measured again"] = None
-    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+    table: Annotated[Path | None, "a document whose table is replaced"] = None
+    points: Annotated[Path | None, "a file of cells, one per line; its cells are not measured again"] = None
+    minutes: Annotated[float, "time in minutes after which no measurement begins"] = 1e6
 
 
 SMOKE = Options(seconds=1.0, repeats=1, depths=(4,))
@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ratio of two levels, and between what its whole interval must lie."""
+    """A ratio of two levels, and the limits between which its whole interval must lie."""
 
     text: str
     above: str
@@ -107,7 +107,7 @@ class Rig:
 
 
 def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
-    """The claim's ratio with its interval; repeats pair up."""
+    """Return the claim's ratio with its interval, from paired repeats."""
 
     def values(level: str) -> dict[int, float]:
         cells = [cell for cell in found if (cell.level, cell.direction, cell.depth) == (level, *kind)]
@@ -122,7 +122,7 @@ def holds(claim: Claim, estimate: Estimate) -> bool:
 
 
 def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: Options) -> str:
-    """The table of docs/theory.md."""
+    """Return the table of docs/theory.md."""
     lines = [
         f"{repeats} repeats of {options.seconds:g} s in random order, `{options.on}`; Hodges-Lehmann ratio with its "
         f"interval of {100 * min(each.coverage for each in estimates.values()):.0f} %.",
@@ -153,7 +153,7 @@ def main() -> None:
     if options.table:
         rewrite(options.table, MARK, markdown(estimates, options.repeats, options))
     finish(
-        "share of the study's orders and relations that hold with their whole interval",
+        "share of the study's orders and ratios that hold with their whole interval",
         sum(holds(claim, each) for claim, each in estimates.items()) / len(estimates),
         ">=",
         1.0,

@@ -1,4 +1,4 @@
-"""Resident memory of client and agent during a run with nine members, as shares of their limits."""
+"""The resident memory of client and agent during a run with nine members, as shares of their limits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ AGENT_LIMIT_BYTES = 40 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    seconds: Annotated[float, "of each job of fio"] = 10.0
-    mebibytes: Annotated[int, "of each disk"] = 100
+    seconds: Annotated[float, "duration of each job of fio"] = 10.0
+    mebibytes: Annotated[int, "size of each disk"] = 100
     repeats: int = 2
 
 
@@ -32,13 +32,13 @@ SMOKE = Options(seconds=1.0, mebibytes=16, repeats=1)
 
 
 def peak_bytes(status: str) -> int:
-    """The highest resident memory so far (proc(5): VmHWM)."""
+    """Return the highest resident memory so far (proc(5): VmHWM)."""
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) * 1024 if found else 0
 
 
 class Watcher(ProgressPrinter):
-    """Reads the agent's memory after each cell; the agent is process 1 of the embedded kernel."""
+    """Reads the memory of the agent, process 1 of the embedded kernel, after each cell."""
 
     def __init__(self, disk_bytes: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def main() -> None:
         record = run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(
-        "highest resident memory ÷ its limit, the worse of client (120 MiB) and agent (40 MiB), nine members at 20 Hz",
+        "highest resident memory ÷ its limit, the larger of client (120 MiB) and agent (40 MiB), nine members at 20 Hz",
         max(client_bytes / CLIENT_LIMIT_BYTES, watcher.agent_bytes / AGENT_LIMIT_BYTES),
         "<=",
         1.0,

@@ -1,10 +1,11 @@
-"""Are the bugs that were planted in md, and those in the oracle, found by campaigns, and how soon?
+"""Whether campaigns find the bugs that were planted in md and in the oracle, and how soon.
 
-Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the first
+Each bug of md (lab/faults/planted.toml) is switched on in the kernel that contains them all. A campaign from the first
 seed continues until it finds something, which is shrunk and replayed on a separate machine. Each bug of the oracle
-(tests/kernel/oracle_bugs.toml) is planted in the program that plays histories: one that reports errors which do not
-exist must be found by a campaign on the kernel without bugs, and one that overlooks errors by the controls, which are
-known damage. The unchanged oracle must pass the controls, and find nothing where each bug of the first kind was found.
+(tests/kernel/oracle_bugs.toml) is planted in the program that plays histories. A campaign on the kernel without bugs
+must find those that report errors which do not exist. The controls, which are known damage, must find those that
+overlook errors. The unchanged oracle must pass the controls. It must also find nothing in the histories in which bugs
+of the first kind were found.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ MOST_OPERATIONS = 10
 class Options:
     md: Annotated[tuple[str, ...], "planted bugs of md, by name or number"] = ALL
     oracle: Annotated[tuple[str, ...], "bugs of the oracle, by name"] = ALL
-    minutes: Annotated[float, "for each bug"] = 10.0
+    minutes: Annotated[float, "time in minutes for each bug"] = 10.0
 
 
 SMOKE = Options(md=(), oracle=("row-skipped",))
 
 
 Hunt = tuple[dict[str, Any], bool]
-"""What is known of the hunt for a bug, and whether it was found."""
+"""What is known about the hunt for a bug, and whether the bug was found."""
 
 
 def campaign(arena: Arena, minutes: float, *, shrinks: bool) -> dict[str, Any]:
-    """What the first finding of a campaign is like; empty if it found nothing in time."""
+    """Return the properties of a campaign's first finding, or nothing if it found nothing in time."""
     asked = {"first": 1, "seeds": 0, "seconds": minutes * 60, "planted": arena.planted}
     begin = time.monotonic()
     with begun_campaign(arena.host, str(arena.target), **asked) as journal:
@@ -76,7 +77,7 @@ def hunt_in_md(bug: PlantedBug, target: Target, host: Host, minutes: float) -> H
         bool(details) and details["operations"] <= MOST_OPERATIONS and details["status"] in ("shrunk", "confirmed")
     )
     if details:
-        # What the bug shows, md without it does not.
+        # md without the bug must not show what md with the bug shows.
         history, earlier = history_of(parse_id(details["finding"]))
         plain = replayed(Arena(target, host), history, earlier)
         details["without_the_bug"] = sorted(plain.kinds)

@@ -1,4 +1,4 @@
-"""How long it takes to predict every cell of each built-in experiment, with nothing remembered from before."""
+"""How long it takes to predict every cell of each built-in experiment, with empty caches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seconds(experiment: Experiment, rounds: int) -> tuple[list[float], int]:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 9, "of which the median counts", smoke=1)
+    rounds = asked_one("rounds", 9, "number of rounds, of which the median counts", smoke=1)
     medians, details = {}, {}
     for name in built_in_names():
         experiment, _ = find_experiment(name)

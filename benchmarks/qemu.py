@@ -1,4 +1,4 @@
-"""Boot, first array and a command on an open machine: a distribution's kernel in QEMU next to the embedded kernel."""
+"""Boot, first array and a command on an open machine, for a distribution's kernel in QEMU and the embedded kernel."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BOOT_BOUND_SECONDS, FIRST_ARRAY_BOUND_SECONDS = 6.0, 8.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    rounds: Annotated[int, "machines of each kind"] = 7
-    commands: Annotated[int, "commands on each open machine"] = 200
-    kernel: Annotated[str, "release for qemu:, or its beginning; empty for the newest"] = ""
+    rounds: Annotated[int, "number of machines of each kind"] = 7
+    commands: Annotated[int, "number of commands on each open machine"] = 200
+    kernel: Annotated[str, "release for qemu:, or its beginning, by default the newest"] = ""
 
 
 SMOKE = Options(rounds=1, commands=20)
@@ -34,8 +34,10 @@ _FIRST_PROGRAM = re.compile(r"^\[ *([0-9.]+)\] Run /init as init process", re.MU
 
 
 def measure(target: str, host: Host, commands: int) -> dict[str, float]:
-    """Seconds until the agent of a machine with nine disks answers, and until mdadm has created a RAID 5; seconds of
-    them until the kernel starts its first program; median of a command that reads a small file by a process.
+    """Return the times that a machine with nine disks takes, in seconds.
+
+    They are the times until its agent answers, until mdadm has created a RAID 5, and until the kernel has started its
+    first program. The last is the median time of a command that reads a small file in a process.
     """
     begin = time.monotonic()
     booted: list[float] = []
@@ -67,7 +69,7 @@ def main() -> None:
     found: dict[str, list[dict[str, float]]] = {"uml:": [], qemu: []}
     with private_state():
         host = Host.real("benchmark")
-        # The first makes the initramfs, and warms the caches.
+        # The first start makes the initramfs, and warms the caches.
         measure(qemu, host, 1)
         for _ in range(options.rounds):
             for target, opened in found.items():
@@ -83,7 +85,7 @@ def main() -> None:
         accelerator=accelerators(parse_target("qemu:"), host.files)[0],
         is_boot_within_bound=statistics.median(boots) <= BOOT_BOUND_SECONDS,
         is_first_array_within_bound=statistics.median(arrays) <= FIRST_ARRAY_BOUND_SECONDS,
-        # Of the boot this is what raidlab cannot change, on a slow computer as on a fast one.
+        # This is the part of the boot that raidlab cannot change, whether the computer is slow or fast.
         kernel_fraction=round(statistics.median(map(operator.truediv, kernels, boots)), 3),
         **{
             f"{name}_seconds": {

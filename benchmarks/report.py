@@ -1,6 +1,6 @@
-"""How long a report of 1,000 results takes, and how much memory: results with 48 cells and six rebuilds each, stored.
+"""The time and memory that a report on 1,000 stored results takes, each with 48 cells and six rebuilds.
 
-Measured in a process of its own, from its start to the written HTML file: that is what a user waits for.
+The report is measured in a separate process, from its start to the written HTML file, because a user waits for this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BOUND_SECONDS, BOUND_MIB = 5.0, 300.0
 
 
 def main() -> None:
-    count = asked_one("results", 1000, "that the report is about", smoke=6)
+    count = asked_one("results", 1000, "number of results in the report", smoke=6)
     recorded = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
     draw = random.Random(1)
     with private_state() as state:
@@ -56,7 +56,7 @@ def main() -> None:
             cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert len(json.loads(printed)["results"]) == count
         megabytes = page.stat().st_size / 1e6
-        # Of the greatest child; there was no other.
+        # This is the maximum over all children, of which there was only one.
         mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     seconds = max(cpus)
     finish(

@@ -1,6 +1,6 @@
-"""fio's IOPS with full sampling at 4 Hz, against fio alone: stretches of one and the same run of fio, in turn.
+"""fio's IOPS with full sampling at 4 Hz compared with fio alone, in alternating stretches of a single run of fio.
 
-One run, because two starts of fio differ by more than sampling costs.
+There is only one run, because two starts of fio differ by more than sampling costs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def sampled_iops(lab: Lab, array: str) -> float:
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 24, "pairs of stretches", smoke=1)
+    rounds = asked_one("rounds", 24, "number of pairs of stretches", smoke=1)
     disks = specs(MEMBERS, DiskKind.FILE, size_bytes=64 * MIB)
     with drives("uml:", disks) as lab:
         spec = ArraySpec(level="raid5", members=tuple(disk.node for disk in lab.disks))
         lab.execute(spec.creation())
         wait_until_idle(lab.machine, spec.name)
         lab.machine.run(("dd", "if=/dev/urandom", f"of={spec.device}", "bs=1M", "oflag=direct"), check=False)
-        # Random 4K reads of written data, four at a time.
+        # fio does random 4K reads of written data, with four in flight.
         argv = ["fio", "--name=bench", f"--filename={spec.device}", "--ioengine=libaio", "--direct=1", "--bs=4k"]
         argv += ["--rw=randread", "--iodepth=4", "--runtime=1000", "--time_based"]
         fio = lab.machine.stream(argv)

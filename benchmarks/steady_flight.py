@@ -1,8 +1,9 @@
-"""Whether short runs give the pace of a long one: twenty of one second and four of five beside one of a minute.
+"""Whether twenty runs of one second, and four of five seconds, give the same pace as a run of a minute.
 
-At queue depths 1, 4 and 32 on one emulated drive, and 1 and 4 on a RAID 0 of two, each run as the product measures it,
-on addresses of its own. On the kernel with virtual time (the default) no other work on the computer can disturb. Of an
-array the addresses of a run decide a little as well: three standard errors of the mean are taken off there.
+The queue depths are 1, 4 and 32 on one emulated drive, and 1 and 4 on a RAID 0 of two drives. Each run is measured the
+way raidlab measures, and has different addresses. On the kernel with virtual time (the default), no other work on the
+computer can disturb the runs. On an array, the figures also depend a little on the addresses of a run, so three
+standard errors of the mean are subtracted there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SERVICE_SECONDS = 0.0133
 @dataclass(frozen=True, slots=True)
 class Options:
     on: str = "uml:?time=virtual"
-    runs: Annotated[int, "of a second; a fifth as many of five"] = 20
+    runs: Annotated[int, "number of runs of one second; a fifth as many take five"] = 20
     depths: tuple[int, ...] = DEPTHS
 
 
@@ -44,7 +45,7 @@ class Pace:
     seconds: float
     iops: float
     error: float
-    """Standard error of the mean, as a part of it."""
+    """Standard error of the mean, as a share of the mean."""
 
 
 def places(lab: Lab) -> list[LoadTarget]:
@@ -60,7 +61,7 @@ def places(lab: Lab) -> list[LoadTarget]:
 
 
 def short_reads(depth: int, seconds: float) -> Workload:
-    """Random reads for this time, after a warm-up in which the queue of a drive becomes steady."""
+    """Return a workload of random reads for this time, after a warm-up in which the queue of a drive becomes steady."""
     return changed(
         find_workload("rand-read-4k"),
         queue_depth=depth,
@@ -89,17 +90,17 @@ def main() -> None:
     worst, found = 0.0, []
     with drives(options.on, wanted) as lab:
         for place in places(lab):
-            # Deeper queues of an array need longer to settle than a second.
+            # Deeper queues of an array need more than a second to settle.
             for depth in [each for each in options.depths if place.array is None or each in SHALLOW]:
                 paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in runs_of.items()]
                 for each in paces:
                     notice(str(each))
-                # What the addresses of a minute decide is about as much as of twenty seconds.
+                # The addresses of a minute have about the same influence as those of twenty seconds.
                 errors = 3 * max(each.error for each in paces) if place.array else 0.0
                 worst = max(worst, *(abs(each.iops / paces[0].iops - 1) - errors for each in paces[1:]))
                 found += paces
     finish(
-        "largest deviation of short runs' mean from a run of a minute, beyond what addresses decide",
+        "largest deviation of short runs' mean from a run of a minute, beyond the influence of the addresses",
         worst,
         "<=",
         BOUND,

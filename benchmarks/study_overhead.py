@@ -1,4 +1,4 @@
-"""Wall time of ``raidlab run``, against the fio, mkfs, mdadm and resync times that it reports."""
+"""The wall time of ``raidlab run``, compared with the fio, mkfs, mdadm and resync times that it reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ BOUND = 1.05
 
 def main() -> None:
     experiment = asked_one(
-        "experiment", "antioquia-quick", "a name or a file, as raidlab run takes it", smoke=str(SMALL_EXPERIMENT)
+        "experiment", "antioquia-quick", "a name or a file, as for 'raidlab run'", smoke=str(SMALL_EXPERIMENT)
     )
     argv = [
         *RAIDLAB,
         "--on",
-        # In virtual time fio's seconds pass in a fraction of them, and all else would look large beside that.
+        # In virtual time, fio's seconds pass in a fraction of a second, so all other time would look long.
         "uml:?time=real",
         "--json",
         "run",

@@ -1,9 +1,9 @@
-"""What a sweep costs beyond its cells: Dask between them, planning and resuming 10,000, and what two workers save.
+"""What a sweep costs in addition to its cells: Dask's overhead, planning and resuming 10,000 cells, two workers' gain.
 
-The overhead is measured on real cells of some two seconds, one worker: the time from the first cell's start to the last
-one's end, against the sum of the cells' own. Then two workers measure as many cells like them. For planning, 10,000
-cells lie in the store as a sweep leaves them (one real cell's file, with each cell's key), and the command goes on with
-their sweep.
+The overhead is measured on real cells of about two seconds with one worker. It is the time from the first cell's start
+to the last one's end, compared with the sum of the cells' own times. Then two workers measure the same number of
+similar cells. For resuming, the store contains 10,000 cells as a sweep leaves them, which are copies of one real cell's
+file with different keys, and the command resumes their sweep.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lab.sweep.service import SweepPlan, SweepRequest, plan_sweep, run_sweep
 
 MOST_OVERHEAD = 0.05
 MOST_SHARE = 0.6
-"""Of the time that one worker takes for as many cells."""
+"""Share of the time that one worker takes for the same number of cells."""
 CELLS_A_DEPTH = 500
 MOST_SECONDS, MOST_BYTES = 10.0, 500 << 20
 START = "import sys; from lab.cli.main import run; sys.exit(run())"
@@ -60,8 +60,8 @@ drive = ["hdd-10k"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    cells: Annotated[int, "for the overhead"] = 20
-    planned: Annotated[int, "cells, in steps of 500"] = 10_000
+    cells: Annotated[int, "number of cells for the overhead"] = 20
+    planned: Annotated[int, "number of cells to plan, in steps of 500"] = 10_000
 
 
 SMOKE = Options(cells=4, planned=500)
@@ -80,7 +80,7 @@ def planned(path: Path, workers: int) -> tuple[SweepPlan, SweepRequest]:
 
 
 def measured(folder: Path, count: int, chunk: str, workers: int) -> list[tuple[float, float]]:
-    """When each of the cells with this chunk was stored, in order, and its own seconds; ``workers`` measure them."""
+    """Let ``workers`` measure cells with this chunk. Return when each was stored, in order, and how long it took."""
     path = sweep_file(folder, f"chunk-{chunk.lower()}", [4], [chunk], list(range(1, (count + 4) // 4 + 1)))
     plan, request = planned(path, workers)
     outcome = run_sweep(plan, request)
@@ -94,13 +94,13 @@ def measured(folder: Path, count: int, chunk: str, workers: int) -> list[tuple[f
 
 
 def overhead(folder: Path, count: int) -> tuple[dict[str, float], dict[str, object]]:
-    """Time between the cells as a part of their own, and the time of two workers as a part of one's."""
+    """Return the time between cells as a share of the cells' own, and two workers' time as a share of one worker's."""
     finished, by_two = measured(folder, count, "64K", 1), measured(folder, count, "128K", 2)
-    # The first cell of a worker loads its modules: it is no part of what is measured.
+    # The first cell of a worker also loads modules, so it is not part of the measurement.
     own = sum(seconds for _, seconds in finished[1:])
     wall = finished[-1][0] - finished[0][0]
     two = by_two[-1][0] - by_two[1][0]
-    # Two are done before; one worker has one cell more to measure then.
+    # With two workers, two cells are excluded, so the single worker has one more cell to measure.
     share = two / (len(by_two) - 2) / (wall / (len(finished) - 1))
     return {"overhead": round(wall / own - 1, 4), "share_of_two_workers": round(share, 4)}, {
         "cells": len(finished) - 1,
@@ -112,7 +112,7 @@ def overhead(folder: Path, count: int) -> tuple[dict[str, float], dict[str, obje
 
 
 def command(*words: str) -> tuple[float, int, str]:
-    """Seconds, peak memory in bytes and output of ``raidlab`` with these words."""
+    """Run ``raidlab`` with these arguments. Return the seconds, the peak memory in bytes, and the output."""
     begin = time.monotonic()
     measure = "import resource, sys; "
     print_peak = "sys.stderr.write(f'PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n')"
@@ -126,7 +126,7 @@ def command(*words: str) -> tuple[float, int, str]:
 
 
 def fill(plan: SweepPlan, host: Host, like: bytes) -> None:
-    """Put every cell of a plan into the store, as one that was measured."""
+    """Put every cell of a plan into the store, as if it had been measured."""
     head, _, record = gzip.decompress(like).partition(b"\n")
     done = decode_json(head, CellDone)
     store = cell_store(host)
@@ -139,7 +139,7 @@ def fill(plan: SweepPlan, host: Host, like: bytes) -> None:
 
 
 def many(folder: Path, like: bytes, count: int) -> dict[str, object]:
-    """Plan 10,000 cells, or so many, of which none is there, then go on with a sweep of which all are."""
+    """Plan ``count`` cells, none of which is stored. Then resume a sweep whose cells are all stored."""
     members, chunks = list(range(4, 29)), ["16K", "32K", "64K", "128K", "256K"]
     path = sweep_file(folder, "many", members, chunks, list(range(1, count // CELLS_A_DEPTH + 1)))
     rules = ("--allow", "too-short-for-latency")

@@ -1,7 +1,7 @@
-"""How long the page of a sweep of 5,000 cells takes to show its first charts in a browser, and how large it is.
+"""How long the page of a sweep of 5,000 cells takes to show its first charts in a browser, and how large the page is.
 
-From the moment the browser is told to open the file until every chart in sight has its lines. The browser runs already,
-and each round has a fresh one, so that nothing of the page is known to it.
+The time is measured from the command to open the file until every visible chart has its lines. The browser is already
+running, and each round has a new one, so that nothing of the page is cached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DRAWN = """(() => {
 
 
 def main() -> None:
-    rounds = asked_one("rounds", 5, "browsers that open the page", smoke=1)
+    rounds = asked_one("rounds", 5, "number of browsers that open the page", smoke=1)
     result = made_sweep()
     with private_state() as state:
         begin = time.monotonic()

@@ -1,7 +1,8 @@
-"""Predicted against measured: every level, reads and writes, four queue depths, healthy and degraded, on six spindles.
+"""Predicted IOPS compared with measured IOPS on six spindles, for all levels, both directions and four queue depths.
 
-A bare spindle at queue depth 1 gives the service time; everything else is predicted from it. On the kernel with virtual
-time (the default) no other work on the computer can disturb. With --points a run that was stopped goes on where it was.
+The arrays are healthy and degraded. A bare spindle at queue depth 1 gives the service time, and everything else is
+predicted from it. On the kernel with virtual time (the default), no other work on the computer can disturb the
+measurement. With --points, a run that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Options:
     seconds: float = 120.0
     levels: tuple[str, ...] = tuple(MEMBERS)
     depths: tuple[int, ...] = DEPTHS
-    table: Annotated[Path | None, "a document whose table is written anew"] = None
-    points: Annotated[Path | None, "a file of points, one a line; what it has is not measured again"] = None
-    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+    table: Annotated[Path | None, "a document whose table is replaced"] = None
+    points: Annotated[Path | None, "a file of points, one per line; its points are not measured again"] = None
+    minutes: Annotated[float, "time in minutes after which no measurement begins"] = 1e6
 
 
 SMOKE = Options(seconds=2.0, levels=("raid0",), depths=(1,))
@@ -51,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured cell; latencies in seconds."""
+    """One measured cell. Latencies are in seconds."""
 
     level: str
     members: int
@@ -73,7 +74,7 @@ class Point:
 
 
 def cells(levels: Sequence[str], depths: Sequence[int]) -> list[Cell]:
-    """In the order in which they can be measured: level by level, more and more members failed."""
+    """Return the cells in the order in which they can be measured, level by level and with ever more failed members."""
     return [
         Cell(level, failed, direction, depth)
         for level in levels
@@ -84,7 +85,7 @@ def cells(levels: Sequence[str], depths: Sequence[int]) -> list[Cell]:
 
 
 class Rig:
-    """Six spindles of a lab, and one array at a time on the first of them."""
+    """Six spindles of a lab. There is one array at a time, on the first of them."""
 
     def __init__(self, lab: Lab, seconds: float) -> None:
         self.lab = lab
@@ -148,7 +149,7 @@ def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) 
 
 
 def markdown(found: list[Point], target: str, seconds: float) -> str:
-    """The table of docs/theory.md."""
+    """Return the table of docs/theory.md."""
     depths = sorted({point.depth for point in found})
     heads = " | ".join(f"QD {depth}: predicted / measured (ratio)" for depth in depths)
     lines = [

@@ -1,8 +1,9 @@
-"""Two platforms with different disks: which conclusions carry over, and which must flip.
+"""Which conclusions carry over between two platforms with different disks, and which must flip.
 
-The embedded kernel with drives of 7200 rpm and with solid-state drives stands for two machines. RAID 0 writes faster
-than RAID 5 on both. RAID 5 on six drives of 7200 rpm writes faster than one of them (six times 75 I/Os, four for each
-write); on solid-state drives the parity work on one processor is slower than a drive that takes sixteen I/Os at a time.
+The embedded kernel represents two machines, one with drives of 7200 rpm and one with solid-state drives. RAID 0 writes
+faster than RAID 5 on both. RAID 5 on six drives of 7200 rpm writes faster than one of them (six times 75 I/Os, four for
+each write). On solid-state drives, the parity work on one processor is slower than a drive that serves sixteen I/Os at
+once.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ EXPECTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Tran
 class Options:
     on: str = "uml:"
     repeats: int = 6
-    keep: Annotated[Path | None, "write the two records to this folder"] = None
+    keep: Annotated[Path | None, "folder to which the two records are written"] = None
 
 
 SMOKE = Options(on="uml:?time=real", repeats=1)
@@ -74,7 +75,7 @@ def measured(model: str, options: Options) -> ResultRecord:
 
 
 def matches(conclusion: Conclusion) -> bool:
-    """Whether it became what it must; True for one that is not asked about."""
+    """Whether a conclusion turned out as it must. True if nothing is required of it."""
     expected = EXPECTED.get((conclusion.faster, conclusion.slower))
     return expected is None or conclusion.transfers[0] is expected
 
@@ -89,7 +90,7 @@ def main() -> None:
     found = compare_platforms([platform_of(record) for record in records])
     judged = [each for each in found.conclusions if (each.faster, each.slower) in EXPECTED]
     finish(
-        "conclusions that became what they must on the other platform",
+        "conclusions that turned out as they must on the other platform",
         sum(matches(each) for each in judged),
         ">=",
         len(EXPECTED),

@@ -1,9 +1,9 @@
-"""How many simulated seconds a second of this computer gives in virtual time, beside the machine in real time.
+"""How many seconds are simulated per second of this computer's time in virtual time and, for comparison, in real time.
 
-RAID 5 on six emulated drives, with a constant service time and with mechanics: random 4 KiB writes at depth 32; then a
-rebuild that is throttled to 1 MB/s, a wait of two hours, a start of fio, and what a cell of an experiment costs beyond
-its simulated time. All in one run; the bounds stand beside what was measured, and the outcome is the least of
-measured ÷ bound (for costs: bound ÷ measured).
+The array is RAID 5 on six emulated drives, with a constant service time and with mechanics. Random 4 KiB writes at
+depth 32 are followed by a rebuild that is throttled to 1 MB/s, a wait of two hours, and a start of fio. Then the cost
+of an experiment's cell in addition to its simulated time is measured. The report shows bounds beside measured values.
+The outcome is the smallest of all values of measured ÷ bound (for costs, bound ÷ measured).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ REBUILD_KIB_PER_SECOND = 10**6 // 1024
 TWO_HOURS = 7200.0
 CELL_SPEED = 40.0
 LEAST = {"constant": 40.0, "mechanics": 10.0, "rebuild": 1000.0, "wait": 1000.0}
-"""Simulated seconds for each of the computer's."""
+"""Simulated seconds per second of the computer's time."""
 MOST = {"fio_start_seconds": 0.2, "cell_seconds": 0.3}
-"""Of the computer's time."""
+"""Seconds of the computer's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    seconds: Annotated[float, "simulated, of each load"] = 120.0
-    real_seconds: Annotated[float, "of each load in real time"] = 10.0
-    experiment: Annotated[str, "name or file of the one whose cells are timed"] = "louwrentius-quick"
+    seconds: Annotated[float, "simulated seconds of each load"] = 120.0
+    real_seconds: Annotated[float, "seconds of each load in real time"] = 10.0
+    experiment: Annotated[str, "name or file of the experiment whose cells are timed"] = "louwrentius-quick"
 
 
 SMOKE = Options(seconds=2.0, real_seconds=1.0, experiment=str(DRIVES_EXPERIMENT))
@@ -80,7 +80,7 @@ def load_speed(target: Target, model: str, seconds: float) -> Span:
 
 
 def waits(target: Target) -> dict[str, Span]:
-    """A throttled rebuild, two hours of nothing, and a start of fio that ends at once."""
+    """Time a throttled rebuild, a wait of two hours, and a start of fio that ends immediately."""
     wanted = specs(MEMBERS + 1, DiskKind.SPINDLE, size_bytes=REBUILT_BYTES, model=CONSTANT)
     with open_lab(target, Host.real("benchmark"), wanted=wanted) as lab:
         machine, spec = lab.machine, created(lab)
@@ -98,7 +98,7 @@ def waits(target: Target) -> dict[str, Span]:
 
 
 def cell_overhead(experiment: str) -> float:
-    """The computer's seconds for a cell of an experiment, beyond simulated time ÷ 40; with the machine's start."""
+    """Return the computer's seconds per cell of an experiment, minus simulated time ÷ 40, plus the machine's start."""
     request = RunRequest(parse_target("uml:?time=virtual"), Host.real("benchmark"))
     record = run_experiment(*find_experiment(experiment), request)
     times = record.timings
@@ -131,7 +131,7 @@ def main() -> None:
     more = {name: {"measured": round(cost, 3), "bound": f"<= {MOST[name]:g}"} for name, cost in costs.items()}
     shares = [span.speed / LEAST[name] for name, span in spans.items()] + [MOST[n] / cost for n, cost in costs.items()]
     finish(
-        "the least of measured by its bound, over all that has one",
+        "the smallest ratio of a measured value to its bound",
         min(shares),
         ">=",
         1.0,

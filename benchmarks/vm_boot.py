@@ -1,6 +1,7 @@
-"""`vagrant up` of the baked box until `raidlab doctor` answers, against a plain box of the same base disk. In pairs.
+"""Time from `vagrant up` of the baked box until `raidlab doctor` answers, compared in pairs with a plain box.
 
-Everything runs in namespaces of its own (tests/vm/computer.py). Bakes first if the box is missing or stale.
+The plain box has the same base disk. Everything runs in separate namespaces (tests/vm/computer.py). If the box is
+missing or out of date, it is baked first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ OUTPUT = REPOSITORY / "packer" / "output"
 PARTITION_OFFSET_BYTES = 1048576
 _SUDO = "vagrant ALL=(ALL) NOPASSWD: ALL\n"
 _NETWORK = "[Match]\nName=en* eth*\n[Network]\nDHCP=ipv4\n[DHCPv4]\nClientIdentifier=mac\n"
-# As the lab's machine, without its disks.
+# This is the lab's machine without its disks.
 PLAIN = """
 load File.expand_path("lab_vm.rb", ENV.fetch("LAB_VM"))
 Vagrant.configure("2") do |config|
@@ -37,7 +38,7 @@ end
 
 
 def make_plain_box(base: Path, public_key: Path, box: Path) -> None:
-    """A box without the lab: the base disk, an account with Vagrant's key, the network. Needs root for the mount."""
+    """Make a box with only the base disk, an account with Vagrant's key, and the network. The mount needs root."""
     with tempfile.TemporaryDirectory(dir=box.parent) as name:
         folder = Path(name)
         raw, mount = folder / "disk.raw", folder / "mount"
@@ -57,7 +58,7 @@ def make_plain_box(base: Path, public_key: Path, box: Path) -> None:
 
 
 def prepare(root: Path, public_key: Path) -> None:
-    """What Vagrant asks of any box. Without cloud-init, whose search for its data would hold the plain box up."""
+    """Prepare what Vagrant requires of any box. Disable cloud-init, because its search for data delays a plain box."""
     run("chroot", str(root), "useradd", "--create-home", "--shell", "/bin/bash", "vagrant")
     keys = root / "home" / "vagrant" / ".ssh"
     keys.mkdir(mode=0o700)
@@ -71,12 +72,12 @@ def prepare(root: Path, public_key: Path) -> None:
 
 
 def run(*argv: str) -> str:
-    """What a program printed; raises CalledProcessError for a status that is not 0."""
+    """Return what a program printed. Raises CalledProcessError if its status is not 0."""
     return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def ready_seconds(computer: Computer, folder: Path, question: str) -> float:
-    """From starting `vagrant up` until the machine has answered; the machine is destroyed afterwards."""
+    """Return the time from `vagrant up` until the machine has answered. The machine is destroyed afterwards."""
     begin = time.monotonic()
     computer.run("vagrant", "up", cwd=folder, timeout=900)
     computer.run("vagrant", "ssh", "-c", question, cwd=folder)
@@ -86,7 +87,7 @@ def ready_seconds(computer: Computer, folder: Path, question: str) -> float:
 
 
 def add_boxes(computer: Computer) -> Path:
-    """Give the computer the baked box and the plain one; returns the plain one's folder."""
+    """Add the baked box and the plain one on this computer. Return the plain box's folder."""
     shutil.copytree(OUTPUT / IMAGE, computer.clone / "packer" / "output" / IMAGE)
     (base,) = (OUTPUT / ".base").glob("debian-12-*.qcow2")
     plain = computer.folder / "plain"
@@ -101,7 +102,7 @@ def measure(pairs: int) -> list[tuple[float, float]]:
     with private_computer() as computer:
         computer.environment["LAB_VM"] = str(computer.clone / "provision" / "vagrant")
         plain = add_boxes(computer)
-        # One of each, not counted: the first copies its box into libvirt's storage.
+        # The first of each is not counted, because it copies its box into libvirt's storage.
         ready_seconds(computer, computer.clone, "raidlab doctor")
         ready_seconds(computer, plain, "true")
         return [
@@ -122,7 +123,7 @@ def main() -> None:
     manifest = json.loads((OUTPUT / IMAGE / "manifest.json").read_text(encoding="utf-8"))
     pairs = measure(wanted)
     finish(
-        "vagrant up until raidlab doctor answers ÷ the same of a plain box of the same base, median of pairs",
+        "vagrant up until raidlab doctor answers ÷ the same for a plain box with the same base disk, median of pairs",
         statistics.median(ours / plain for ours, plain in pairs),
         "<=",
         BOUND,

@@ -1,1 +1,1 @@
-"""What the benchmark scripts share."""
+"""Code that the benchmark scripts share."""

@@ -1,7 +1,7 @@
-"""A Chromium without a window that opens one page, driven through its debugging pipe. No network, no port.
+"""A Chromium without a window that opens one page and is driven through its debugging pipe, without network or port.
 
-Messages are JSON with a zero byte after each, on descriptors 3 and 4: chrome's ``--remote-debugging-pipe``; what they
-say is the Chrome DevTools Protocol.
+Messages are JSON, each followed by a zero byte, on descriptors 3 and 4 (Chrome's ``--remote-debugging-pipe``). They
+follow the Chrome DevTools Protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"),
-    # No address but the file's own; nor does the browser ask its maker for anything.
+    # The browser can reach no address except the file's, and it requests nothing from its maker.
     *("--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--disable-component-update"),
     "--disable-sync",
 )
@@ -36,7 +36,7 @@ class Browser:
         self._number = 0
         self._session = ""
         self.complaints: list[str] = []
-        """What the page's scripts threw or wrote to the console, and what its policy refused."""
+        """What the page's scripts threw or wrote to the console, and what the page's policy refused."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -72,7 +72,7 @@ class Browser:
         self.ask("Page.navigate", url=page.as_uri())
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression of JavaScript; a promise's once it is kept."""
+        """Return the value of a JavaScript expression. If this is a promise, wait until it is fulfilled."""
         found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
@@ -95,12 +95,12 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser with a profile of its own, gone afterwards."""
-    assert CHROMIUM, "there is no Chromium: provision/host/packages.sh browser"
+    """Start a browser with a temporary profile, and remove both afterwards."""
+    assert CHROMIUM, "Chromium is not installed; run: provision/host/packages.sh browser"
     to_read, to = os.pipe()
     of, of_write = os.pipe()
     with tempfile.TemporaryDirectory(prefix="raidlab-browser-", ignore_cleanup_errors=True) as profile:
-        # The shell gives the pipes the numbers that the browser expects.
+        # The shell gives the pipes the descriptor numbers that the browser expects.
         script = f'exec "$@" 3<&{to_read} 4>&{of_write}'
         argv = ["bash", "-c", script, "browser", CHROMIUM, *FLAGS, f"--user-data-dir={profile}"]
         process = subprocess.Popen(argv, pass_fds=(to_read, of_write), stderr=subprocess.DEVNULL)
@@ -112,7 +112,7 @@ def browser() -> Iterator[Browser]:
             os.close(to)
             os.close(of)
             try:
-                # Without its pipes the browser ends by itself.
+                # Without its pipes, the browser ends by itself.
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()

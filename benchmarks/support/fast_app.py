@@ -1,4 +1,4 @@
-"""The real app with a faster clock: it takes and shows as many snapshots in minutes as it otherwise does in hours."""
+"""The real app with a faster clock. In minutes, it takes and shows as many snapshots as it otherwise does in hours."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Counts:
 
 
 def main() -> None:
-    """Arguments: snapshots per second, and the file for the numbers of snapshots and shows."""
+    """Run the app. The arguments are the snapshots per second, and the file for the numbers of snapshots and shows."""
     hertz, file = float(sys.argv[1]), Path(sys.argv[2])
-    # As many shows for each snapshot as at the usual pace.
+    # The number of shows for each snapshot is the same as at the usual pace.
     tui.app.SHOW_SECONDS *= HERTZ / hertz
     app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
     counts = Counts(file)

@@ -1,4 +1,4 @@
-"""The options of a benchmark, and its report: one JSON object on standard output; status 1: a bound is not kept."""
+"""The options of a benchmark, and its report, a JSON object on standard output. Status 1 means a missed bound."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ T = TypeVar("T")
 U = TypeVar("U")
 One = TypeVar("One", int, str)
 RAIDLAB = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())")
-"""Starts the command; its arguments follow."""
+"""The beginning of the command line of raidlab, whose arguments follow."""
 SMALL_EXPERIMENT, DRIVES_EXPERIMENT = (Path(__file__).with_name(f"{name}.toml") for name in ("small", "drives"))
-"""For scripts that run an experiment: of some seconds, on files in real time and on emulated drives."""
+"""Experiments of some seconds for scripts that run one: on files in real time, and on emulated drives."""
 
 
 def asked(smoke: Options, argv: Sequence[str] | None = None) -> Options:
-    """A script's options as on the command line; ``argv`` replaces the process's own arguments.
+    """Return a script's options from the command line, or from ``argv`` instead of the process's own arguments.
 
     Each field of the dataclass is an option, and its default is what ``make bench`` measures with. ``--smoke`` replaces
     the defaults with the values of ``smoke``, with which the script ends in seconds. A type may be ``Annotated`` with
-    help; a tuple is written with commas.
+    help. The values of a tuple are separated by commas.
     """
     made = type(smoke)
     parser = argparse.ArgumentParser(
         description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--smoke", action="store_true", help="only see that the script works: the smallest values")
+    parser.add_argument("--smoke", action="store_true", help="only see that the script works, with the smallest values")
     for name, hint in get_type_hints(made, include_extras=True).items():
         kind, about = (get_args(hint) if get_origin(hint) is Annotated else (hint, ""))[:2]
         usual = getattr(made(), name)
@@ -61,7 +61,7 @@ def asked(smoke: Options, argv: Sequence[str] | None = None) -> Options:
 
 
 def asked_one(name: str, usual: One, about: str = "", *, smoke: One) -> One:
-    """The value of a script's only option."""
+    """Return the value of a script's only option."""
     options = make_dataclass("Options", [(name, Annotated[type(usual), about], usual)])
     return vars(asked(options(smoke)))[name]  # type: ignore[no-any-return]
 
@@ -81,7 +81,7 @@ def _value(kind: object, text: str) -> object:
 
 
 def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, /, **details: object) -> None:
-    """Print the outcome and exit. ``sign``: whether the bound is the highest or the lowest permitted value."""
+    """Print the outcome and exit. ``sign`` says whether the bound is the highest or the lowest permitted value."""
     is_within = measured <= bound if sign == "<=" else measured >= bound
     report = {
         "benchmark": Path(sys.argv[0]).stem,
@@ -90,7 +90,7 @@ def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, 
         "bound": f"{sign} {bound:g}",
         "is_within_bound": is_within,
         **details,
-        # Of the last minute: other work on the computer disturbs a measurement.
+        # The average of the last minute is reported because other work on the computer disturbs a measurement.
         "load_average": round(os.getloadavg()[0], 2),
     }
     json.dump(report, sys.stdout, indent=2)
@@ -104,7 +104,7 @@ def notice(line: str) -> None:
 
 @contextmanager
 def private_state() -> Iterator[Path]:
-    """A temporary state folder, so that the user's own remains untouched."""
+    """Use a temporary state folder, so that the user's own remains untouched."""
     with tempfile.TemporaryDirectory(prefix="raidlab-bench-") as name:
         os.environ["RAIDLAB_STATE"] = name
         yield Path(name)
@@ -115,7 +115,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 class StoredPoints(list[T]):
-    """Measured points, also in a file with one a line: a run that was stopped continues from there. None: no file."""
+    """Measured points. If a file is given, it has one per line, and a run that was stopped continues from there."""
 
     def __init__(self, file: Path | None, kind: type[T]) -> None:
         lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
@@ -123,7 +123,7 @@ class StoredPoints(list[T]):
         self._file = file
 
     def measure(self, missing: Sequence[U], minutes: float, one: Callable[[U], Sequence[T]]) -> None:
-        """Add what ``one`` measures for each missing cell; exits after these minutes if cells are left."""
+        """Add what ``one`` measures for each missing cell. Exit after these minutes if cells are left."""
         end = time.monotonic() + 60 * minutes
         for number, each in enumerate(missing):
             if time.monotonic() > end:
@@ -139,7 +139,7 @@ class StoredPoints(list[T]):
 
 
 def rewrite(path: Path, mark: str, table: str) -> None:
-    """Put the table between the comments ``MARK: begin`` and ``MARK: end`` of a document; exits if it has none."""
+    """Put the table between the comments ``MARK: begin`` and ``MARK: end`` of a document. Exit if it lacks them."""
     first, last = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
     text = path.read_text(encoding="utf-8")
     head, begin, rest = text.partition(first)

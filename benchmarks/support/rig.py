@@ -1,8 +1,8 @@
-"""Loads on arrays and bare disks, counted by the kernel over a stretch in the middle of one run of fio.
+"""Loads on arrays and bare disks, whose I/Os the kernel counts over a stretch in the middle of one run of fio.
 
-fio leaves out I/Os that were in flight when its warm-up ended: at queue depth 64 that is a second's work of one drive.
-All of it happens within one command on the machine, on the machine's clock: where time is virtual, an hour may pass
-there between two commands while this computer is busy.
+fio does not count I/Os that were in flight when its warm-up ended. At queue depth 64, these are one drive's work of a
+second. The whole measurement happens within one command on the machine, on the machine's clock. In virtual time, an
+hour may pass there between two commands while this computer is busy.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from lab.units import KIB
 
 SETTLE_SECONDS = 3
 STEADY_SAMPLES = 4
-"""So many samples in a row must find new I/Os: a single one may come from a program that reads the superblock."""
+"""This many consecutive samples must find new I/Os. A single I/O may come from a program that reads the superblock."""
 
-# $1 the array's stat file, $2 its column to count by, $3 seconds to settle, $4 seconds to count, then fio's command.
-# Columns: Documentation/block/stat.rst. Prints uptime and count twice, then fio's JSON.
+# $1 is the array's stat file, $2 the column to count, $3 the seconds to settle, $4 the seconds to count, the rest fio's
+# command. Documentation/block/stat.rst describes the columns. Prints uptime and count twice, then fio's JSON.
 _SCRIPT = f"""
 stat=$1 column=$2 settle=$3 seconds=$4
 shift 4
@@ -60,7 +60,7 @@ rm "$output"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run of fio showed; latencies are fio's own."""
+    """The figures of one run of fio. Latencies are fio's own."""
 
     iops: float
     mean_seconds: float
@@ -68,8 +68,8 @@ class Measured:
 
 
 def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float, seed: int) -> Measured:
-    """Random 4 KiB reads or writes with ``depth`` in flight; raises CommandFailed if fio ends too early."""
-    # The last I/O of the warm-up has long been answered when counting starts.
+    """Measure random 4 KiB reads or writes with ``depth`` in flight. Raises CommandFailed if fio ends too early."""
+    # When counting starts, the last I/O of the warm-up was answered long ago.
     settle = SETTLE_SECONDS + depth // 10
     argv = ["fio", "--name=point", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k"]
     argv += [f"--rw=rand{direction}", f"--iodepth={depth}", f"--runtime={seconds + settle + 2}", "--randrepeat=0"]
@@ -88,13 +88,13 @@ def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float
 
 @contextmanager
 def drives(target: str, disks: Sequence[DiskSpec]) -> Iterator[Lab]:
-    """A lab with these disks, and nothing of the user's."""
+    """Open a lab with these disks and without any of the user's data."""
     with private_state(), open_lab(parse_target(target), Host.real("benchmark"), wanted=disks) as lab:
         yield lab
 
 
 def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) -> float:
-    """Reads a second of an array in real time, from its own counter, while something else makes the load."""
+    """Return an array's reads per second in real time, from its own counter, while another program makes the load."""
 
     def reads_done() -> tuple[float, int]:
         text = lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or ""
@@ -108,18 +108,18 @@ def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) ->
 
 
 def destroy(spec: ArraySpec) -> Plan:
-    """Stop the array and erase its superblock from every device; no steps for a single disk."""
+    """Return a plan that stops the array and erases its superblocks. For a bare disk, the plan has no steps."""
     if not spec.is_array:
         return Plan("Release the bare disk")
     return operations.stop(spec.name) + operations.zero_superblocks(spec.devices)
 
 
 def limit_speed(machine: Machine, member_bytes: int) -> None:
-    """Make each rebuild of a member of this size take two seconds at least, which is twenty samples.
+    """Make each rebuild of a member of this size take at least two seconds, which gives twenty samples.
 
-    A rebuild that is over between two samples is not seen. md averages over the seconds that have begun (md_do_sync in
-    drivers/md/md.c): in the first a third may be copied, so the last third begins after two. An array with a minimum
-    speed above the limit is not held back.
+    A rebuild that ends between two samples is not seen. md averages over the seconds that have begun (md_do_sync in
+    drivers/md/md.c). In the first second, a third may be copied, so the last third begins after two seconds. An array
+    whose minimum speed is above the limit is not slowed down.
     """
     machine.run(("modprobe", "md_mod"))
     machine.write("/proc/sys/dev/raid/speed_limit_max", str(member_bytes // KIB // 3))

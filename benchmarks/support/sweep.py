@@ -1,4 +1,4 @@
-"""A sweep of known speeds: each cell's is a product of one factor for each of its axes, with noise."""
+"""A sweep with known speeds. Each cell's speed is the product of one factor for each of its axes, with noise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONSOLE = (
 
 
 def made_sweep(*, failed: int = 3, repeats: int = 3, seed: int = 1) -> SweepResult:
-    """5,000 cells, less those that failed; mixes have reads and writes. RAID 1 has chunks too: no place is empty."""
+    """Return 5,000 cells, minus failed ones. Mixes have reads and writes. RAID 1 has chunks, so no place is empty."""
     draw = random.Random(seed)
     cells = list(product(LEVELS, MEMBERS, CHUNKS, DEPTHS, DRIVES, WORKLOADS))
     lost = set(draw.sample(range(len(cells)), failed))
@@ -62,7 +62,7 @@ def _rows(number: int, cell: tuple[str, int, int, int, str, str], repeats: int, 
         share = LEVELS[level][direction == "write"]
         busy = min(members, depth) if "rand" in workload else members
         predicted = DRIVES[drive] * share * busy * (1 + 0.05 * CHUNKS.index(chunk)) / (1 if block < 10**6 else 12)
-        # One in a hundred is far off.
+        # One in a hundred is far from its expected value.
         off = draw.choice((0.4, 0.7, 1.6)) if draw.random() < 0.01 else 1.0
         iops = predicted * off * draw.uniform(0.97, 1.03)
         width = iops * draw.uniform(0.005, 0.03)

@@ -1,4 +1,4 @@
-"""The real app in a terminal: what is typed, what it paints and when, and what it costs."""
+"""The real app in a terminal, with what is typed, what it paints and when, and the CPU time that it takes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tui.app import Settings, save_settings
 DOWN, UP, ENTER = b"\x1b[B", b"\x1b[A", b"\r"
 PATIENCE_SECONDS = 90.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-# The sign of the rack's cursor, styles, the disk that it stands on.
+# The sign of the rack's cursor, styles, and the disk on which the cursor is.
 _CURSOR = re.compile(rb"\xe2\x96\xb8(?:\x1b\[[0-9;]*m|[^\x1b]){0,12}?disk(\d\d)")
 
 
 class AppInTerminal(Window):
-    """The app on an embedded kernel, 120 x 40, true colour."""
+    """The app on an embedded kernel, in a terminal of 120 x 40 with true colour."""
 
     def __init__(self, arguments: tuple[str, ...] = ("--on", "uml:"), *, command: str = RAIDLAB) -> None:
         self.painted: list[tuple[float, bytes]] = []
-        """Times of the monotonic clock, and the output at each."""
+        """The output so far, in pieces, each with the time on the monotonic clock."""
         self.started = time.monotonic()
         argv = isolated_python("-c", command, *arguments)
         super().__init__(argv, environment={**os.environ, "COLORTERM": "truecolor"})
@@ -39,7 +39,7 @@ class AppInTerminal(Window):
         return is_open
 
     def read_until(self, is_reached: Callable[[bytes], object], what: str, since: int = 0) -> None:
-        """Read until everything painted from the ``since``-th piece on has it."""
+        """Read until the output from the ``since``-th piece on satisfies the condition."""
 
         def is_over() -> object:
             return is_reached(b"".join(data for _, data in self.painted[since:]))
@@ -49,7 +49,7 @@ class AppInTerminal(Window):
             raise SystemExit(f"never: {what}; {b''.join(data for _, data in self.painted)[-600:]!r}")
 
     def build_array(self) -> None:
-        """Build a RAID 5 by its key, and wait until it is in sync."""
+        """Build a RAID 5 with the app's keys, and wait until it is in sync."""
         self.read_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
         self.type(b"b")
         self.read_until(lambda text: b"mdadm --create" in text, "the plan")
@@ -58,7 +58,7 @@ class AppInTerminal(Window):
         self.read_until(lambda text: b"writes known data to md0" in text, "an array in sync")
 
     def cursor_seconds(self, typed: float, since: int, timeout: float = 5.0) -> float:
-        """Time from a key until the rack's cursor was painted on another disk."""
+        """Return the time from a key press until the rack's cursor is painted on a different disk."""
         text, place = b"", since
         while time.monotonic() < typed + timeout:
             while place < len(self.painted):
@@ -71,7 +71,7 @@ class AppInTerminal(Window):
         raise SystemExit(f"a key was never answered: {text[-400:]!r}")
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time so far of the app, and of the embedded kernel with all that runs in it."""
+        """Return the CPU time that the app, and the embedded kernel with everything in it, have used so far."""
         machine = sum(map(_cpu_seconds, descendants_of(self.process.pid)))
         return {"app": _cpu_seconds(self.process.pid), "machine": machine}
 
@@ -98,7 +98,7 @@ def app_in_terminal(
 
 
 def _cpu_seconds(pid: int) -> float:
-    """User and system time (proc(5)); 0 for a process that has ended."""
+    """Return user and system time (proc(5)), or 0 for a process that has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,10 +1,11 @@
-"""Many short runs of random 4 KiB loads in one start of fio, each counted over a window in which it is in full flight.
+"""Many short runs of random 4 KiB loads in one start of fio, each counted in a window in which its queue is full.
 
-A start of fio costs seconds of the computer in virtual time, so the runs are sections of one job. Each has addresses of
-its own (randrepeat=0 with a seed; before 3.36 fio ignores the seed otherwise). Every I/O is logged with the time of its
-answer, and those of the window are counted: from the end of the ramp to the moment when fio stops asking, so that
-neither the filling nor the draining of the queue is in it. Emulated drives answer in step, and all of them began with
-the run: were every window opened at the same moment, all would hold the same odd part of an answer. So it is drawn.
+In virtual time, a start of fio costs seconds of this computer's time, so the runs are sections of one job. Each has
+different addresses (randrepeat=0 with a seed, because fio before 3.36 otherwise ignores the seed). Every I/O is logged
+with the time of its completion, and those in the window are counted. The window begins after the ramp and ends when fio
+stops issuing I/Os, so that it contains neither the filling nor the draining of the queue. Emulated drives answer at
+regular intervals from the beginning of the run. If every window began at the same time, all would contain the same
+fraction of an interval. Therefore the beginning of each window is random.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from lab.disks import Lab
 
 _MILLISECONDS = 1000
 _LONGEST_DELAY_SECONDS = 0.2
-"""Many times that between two answers of a drive."""
+"""Many times the time between two completions of a drive."""
 READ_SHARE_PERCENT = 70
 
-# $1 the number of sections; then, for each, its ramp and its end in ms. Logs are named after their section (from 0) and
-# its number in fio (from 1); a line begins with the time of an answer in ms since the start of the section.
+# The arguments are the beginning and the end of each section's window in ms. The name of a log contains its section
+# (from 0) and its number in fio (from 1). A line of a log begins with the time of a completion in ms since the
+# section's start.
 _SCRIPT = """
 set -e
 folder=$(mktemp -d); cd "$folder"
@@ -40,33 +42,34 @@ cd /; rm -r "$folder"
 class Run:
     device: str
     load: str
-    """As fio's rw."""
+    """The value of fio's rw."""
     depth: int
     ramp_seconds: float
     window_seconds: float
     seed: int
     runs_beside: bool = False
-    """Whether it begins with the section before it, on another device, instead of after it."""
+    """Whether the run begins together with the previous section, on a different device, instead of after it."""
 
 
 def settling_seconds(depth: int) -> float:
-    """After so long an array of emulated drives of 75 I/Os a second has forgotten how it began.
+    """Return the time after which the start no longer affects an array of emulated drives with 75 I/Os per second.
 
-    Not only must the queue be full: it begins evenly spread over the members, and while it does the array is too fast.
-    With 32 in flight it was 3 to 5 % too fast over half a second after 1.2 s, parity writes even more.
+    It is not enough that the queue is full. At first, the requests are spread evenly over the members, which makes the
+    array too fast. With 32 in flight, it was 3 to 5 % too fast in the half second after 1.2 s, and even more for parity
+    writes.
     """
     return 0.5 + depth * 0.15
 
 
 def measured_rates(lab: Lab, runs: Sequence[Run]) -> list[float]:
-    """I/Os a second of each run, in their order."""
+    """Return the I/Os per second of each run, in the order of ``runs``."""
     lines = ["[global]", "ioengine=libaio", "direct=1", "bs=4k", "time_based", "thread", "randrepeat=0"]
     lines += [f"rwmixread={READ_SHARE_PERCENT}", "disable_slat=1", "disable_clat=1"]
     if lab.machine.facts.is_virtual_time:
         lines.append("clocksource=clock_gettime")
     bounds: list[str] = []
     for number, run in enumerate(runs):
-        # A whole number of milliseconds, as the log has them.
+        # The times are whole milliseconds, as in the log.
         delay = random.Random(run.seed).uniform(0, _LONGEST_DELAY_SECONDS)
         begin = round((run.ramp_seconds + delay) * _MILLISECONDS)
         end = begin + round(run.window_seconds * _MILLISECONDS)

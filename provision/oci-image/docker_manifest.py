@@ -1,7 +1,7 @@
-"""Adds to an OCI image layout the file that older versions of Docker look for instead, manifest.json.
+"""Add the file manifest.json to an OCI image layout, because older versions of Docker require it.
 
-Usage: docker_manifest.py LAYOUT. The layout holds one image. Docker itself writes such a file beside the layout (docker
-save, since version 25), and only reads the layout where its images are containerd's.
+Usage: docker_manifest.py LAYOUT. The layout contains one image. Since version 25, docker save itself writes such a file
+in addition to the layout. Docker reads only the layout if containerd stores its images.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Write the file."""
+    """Write manifest.json into the layout."""
     layout = Path(sys.argv[1])
     (image,) = json.loads((layout / "index.json").read_text("utf-8"))["manifests"]
     manifest = json.loads((layout / blob(image)).read_text("utf-8"))
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def blob(descriptor: dict[str, Any]) -> str:
-    """The path of what a descriptor names, in the layout."""
+    """Return the path in the layout of the blob to which a descriptor refers."""
     return f"blobs/{descriptor['digest'].replace(':', '/')}"
 
 

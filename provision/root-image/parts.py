@@ -1,6 +1,6 @@
-"""Writes those parts of a root image that raidlab itself reads: the initramfs and the facts.
+"""Write those parts of a root image that raidlab itself reads, which are the initramfs and the facts.
 
-Usage: parts.py PARTS amd64|arm64 IMAGE. PARTS holds the kernel's modules, busybox and os-release.
+Usage: parts.py PARTS amd64|arm64 IMAGE. PARTS contains the kernel's modules, busybox and os-release.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def system_name(os_release: Path) -> str:
-    """The distribution's name for people, as in os-release(5)."""
+    """Return the distribution's name for people, as in os-release(5)."""
     lines = os_release.read_text("utf-8").splitlines()
     return next(line.partition("=")[2].strip('"') for line in lines if line.startswith("PRETTY_NAME="))
 

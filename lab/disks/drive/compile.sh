@@ -1,5 +1,5 @@
 # Compiles the plugin for drives with mechanics. Usage: compile.sh PLUGIN FOLDER. Status 127 means no compiler.
-# tcc takes a tenth of gcc's time and a hundredth of its space. If the headers are too new for it, another compiler is used.
+# tcc takes a tenth of gcc's time and a hundredth of its space. If headers are too new for it, another compiler is used.
 # shellcheck shell=sh
 
 found=127
