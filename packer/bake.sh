@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Bakes the Vagrant box of an image, if it is missing or older than its inputs.
+# Bakes the Vagrant box of an image if the box is missing or older than its inputs.
 # Usage: bake.sh IMAGE [--force] [--accelerator kvm|tcg]      bake.sh --status IMAGE: prints missing, stale or current
-# Result: packer/output/IMAGE/{raidlab-IMAGE.box,raidlab-IMAGE.box.sha256,manifest.json}, all three or none.
-# Packer's output is in packer/output/IMAGE.log. Exit 2: wrong arguments. 3: something is missing on this computer.
+# Result: packer/output/IMAGE/{raidlab-IMAGE.box,raidlab-IMAGE.box.sha256,manifest.json}, either all three or none.
+# Packer's output is in packer/output/IMAGE.log. Exit 2: the arguments are wrong. 3: something is missing on this
+# computer.
 set -euo pipefail
 
 here="$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -53,7 +54,7 @@ main() {
   mkdir -p "$output"
   exec 9>"$output/.lock"
   flock --nonblock 9 || { say "another bake is running; waiting for its end" && flock 9; }
-  # Perhaps that one baked our image.
+  # The other bake may have made this image.
   state="$("$here/steps/status.sh" "$image")"
   if [[ $state == current && $force == false ]]; then
     say "$image is current: $output/$image/raidlab-$image.box"

@@ -1,17 +1,17 @@
-# From a cloud image to a sealed lab. The scripts of provision/guest do the work; a computer without Packer can run them too.
+# Makes a sealed lab from a cloud image. The scripts in provision/guest do the work, and also run without Packer.
 
 build {
   sources = ["source.qemu.lab"]
 
   provisioner "shell" {
     inline = [
-      # Status 2 is success with warnings; real problems fail below.
+      # Status 2 means success with warnings. Real problems make a later step fail.
       "sudo cloud-init status --wait >/dev/null || true",
       "mkdir -p /tmp/raidlab && sudo cat /dev/disk/by-id/virtio-PAYLOAD | tar -xf - -C /tmp/raidlab",
     ]
   }
 
-  # Twice: a script that is not safe to repeat must not get into an image.
+  # Run the scripts twice, so that a script that is not safe to repeat cannot get into an image.
   provisioner "shell" {
     inline = [
       "cd /tmp/raidlab",
@@ -24,7 +24,7 @@ build {
     execute_command = "{{ .Vars }} bash -euo pipefail {{ .Path }}"
   }
 
-  # A fresh login with the user's own rights: the lab as a student sees it.
+  # This is a new login with the user's own rights, so it sees the lab as a student sees it.
   provisioner "shell" {
     inline          = ["/tmp/raidlab/provision/guest/prove.sh", "/tmp/raidlab/provision/guest/facts.sh >/tmp/facts"]
     execute_command = "{{ .Vars }} bash -euo pipefail {{ .Path }}"

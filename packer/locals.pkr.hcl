@@ -1,42 +1,42 @@
-# Everything that follows from the variables.
+# Values that are derived from the variables.
 
 locals {
-  # Without a folder of its own (validation), any existing folder will do: Packer opens nothing.
+  # A validation has no folder of its own. Any existing folder will do, because Packer opens nothing.
   work_dir = var.work_dir == null ? path.root : var.work_dir
   is_bake  = var.work_dir != null
 
-  # Packer's validation would fetch a list of checksums. Without one it checks only the form and needs no network.
+  # Packer's validation would fetch a list of checksums. Without a list, it checks only the form, and needs no network.
   image_url      = local.is_bake ? var.image_url : "file:///dev/null"
   image_checksum = local.is_bake ? var.image_checksum : "sha256:${join("", [for _ in range(64) : "0"])}"
 
-  # A PC starts from QEMU's own BIOS; arm64's board has no firmware of its own.
+  # A PC starts from QEMU's BIOS, but the arm64 board has no firmware.
   board              = { amd64 = "pc", arm64 = "virt" }[var.architecture]
   qemu_binary        = { amd64 = "qemu-system-x86_64", arm64 = "qemu-system-aarch64" }[var.architecture]
   firmware_arguments = var.architecture == "arm64" ? [["-bios", var.firmware]] : []
 
   cpu_model = var.cpu_model == null ? (var.accelerator == "kvm" ? "host" : "max") : var.cpu_model
 
-  # Lab disks come as QEMU arguments and not as disk_additional_size: those have no serial numbers, and current Packer
-  # would take them for a part of the image.
+  # Lab disks are QEMU arguments. Disks from disk_additional_size have no serial numbers, and current Packer versions
+  # would treat them as a part of the image.
   lab_disks = [for number in range(1, var.lab_disk_count + 1) : format("%02d", number)]
   lab_disk_arguments = concat(
     [for disk in local.lab_disks : [
       "-blockdev", "driver=raw,node-name=lab${disk},cache.direct=off,discard=unmap,file.driver=file,file.filename=${local.work_dir}/lab${disk}.img"
     ]],
-    # After the system disk on the bus: the BIOS starts from the first disk that it finds.
+    # They must follow the system disk on the bus, because the BIOS starts from the first disk that it finds.
     [for number in range(1, var.lab_disk_count + 1) : [
       "-device", format("virtio-blk-pci,addr=0x%x,drive=lab%02d,serial=RAIDLAB-%02d", 11 + number, number, number)
     ]]
   )
 
-  # The payload is read from a disk: under emulation, a copy by ssh takes a minute.
+  # The payload is read from a disk, because a copy over ssh takes a minute under emulation.
   payload_arguments = [
     ["-blockdev", "driver=raw,node-name=payload,read-only=on,file.driver=file,file.filename=${local.work_dir}/payload.tar"],
     ["-device", "virtio-blk-pci,addr=0x1c,drive=payload,serial=PAYLOAD"],
   ]
 
-  # Giving -device or -netdev replaces all of Packer's own, so its network card is given again; the forwarded port
-  # is bound to loopback, which Packer's own is not.
+  # A -device or -netdev replaces all of Packer's own, so the network card is given again. The forwarded port is bound
+  # to loopback, unlike Packer's own.
   qemu_arguments = concat(
     [
       ["-cpu", local.cpu_model],

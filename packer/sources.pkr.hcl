@@ -8,8 +8,8 @@ source "qemu" "lab" {
   disk_size        = "${var.disk_size_gib * 1024}M"
   disk_interface   = "virtio"
   disk_discard     = "unmap"
-  disk_cache       = "unsafe" # a bake that is cut off is thrown away whole
-  skip_compaction  = true     # box.sh writes the disk anew
+  disk_cache       = "unsafe" # the result of an interrupted bake is discarded
+  skip_compaction  = true     # box.sh rewrites the disk
   output_directory = "${local.work_dir}/machine"
   vm_name          = "lab.qcow2"
 
@@ -23,7 +23,7 @@ source "qemu" "lab" {
   disable_vnc  = true
   qemuargs     = local.qemu_arguments
 
-  # cloud-init reads user and key from a disc with this label; the key is created for one bake and removed after it.
+  # cloud-init reads user and key from a disc with this label. The key is created for one bake, and removed after it.
   cd_files = local.is_bake ? ["${local.work_dir}/seed/user-data", "${local.work_dir}/seed/meta-data"] : []
   cd_label = "cidata"
 

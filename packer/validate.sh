@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the templates with the variables of every image; needs no network. Where Packer is missing it says so and passes,
-# except in continuous integration on a system that has Packer as a package.
+# Checks the templates with the variables of every image, without network. If Packer is missing, it says so and passes,
+# except in continuous integration on a system that has a package of Packer.
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh

@@ -1,5 +1,5 @@
-# What an image is made of. A file of images/ sets some, bake.sh passes others, the rest keep their defaults.
-# Conditions use regex_replace: Packer 1.6 has no regex(), and can() around it would be false for every value.
+# The variables of an image. A file in images/ sets some, bake.sh passes others, and the rest keep their defaults.
+# Conditions use regex_replace, because Packer 1.6 has no regex(), and can() around it would be false for every value.
 
 variable "image_url" {
   type        = string
@@ -25,7 +25,7 @@ variable "image_checksum" {
 
 variable "architecture" {
   type        = string
-  description = "Debian's name of the processor's architecture, of the disk and so of the machine in which it is baked."
+  description = "Debian's name of the processor's architecture, which is that of the disk and of the machine in which it is baked."
   default     = "amd64"
 
   validation {
@@ -36,7 +36,7 @@ variable "architecture" {
 
 variable "firmware" {
   type        = string
-  description = "The file with UEFI from which an arm64 machine starts, as Debian and Ubuntu package it (qemu-efi-aarch64)."
+  description = "The UEFI file from which an arm64 machine starts, as Debian and Ubuntu package it (qemu-efi-aarch64)."
   default     = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 
   validation {
@@ -47,7 +47,7 @@ variable "firmware" {
 
 variable "base_builder" {
   type        = string
-  description = "A script base/NAME.sh that creates the disk locally; null: image_url is downloaded."
+  description = "A script base/NAME.sh that creates the disk locally, or null to download image_url."
   default     = null
 
   validation {
@@ -96,7 +96,7 @@ variable "memory_mib" {
 
   validation {
     condition     = var.memory_mib >= 768
-    error_message = "The memory_mib must be at least 768: the provisioning does not fit into less."
+    error_message = "The memory_mib must be at least 768, because the provisioning needs that much."
   }
 }
 
@@ -113,7 +113,7 @@ variable "accelerator" {
 
 variable "cpu_model" {
   type        = string
-  description = "QEMU's name of the processor; null: the computer's own with kvm, all features that can be emulated with tcg."
+  description = "QEMU's name of the processor. With null, it is the computer's own with kvm, and one with all features with tcg."
   default     = null
 }
 
@@ -130,7 +130,7 @@ variable "boot_minutes" {
 
 variable "work_dir" {
   type        = string
-  description = "Folder of this bake, created by bake.sh: key, seed, payload.tar, labNN.img. Null: only for validation."
+  description = "Folder of this bake, created by bake.sh, with key, seed, payload.tar and labNN.img. Null only for validation."
   default     = null
 
   validation {

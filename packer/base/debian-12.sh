@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A bootable Debian 12 disk with cloud-init, from the package sources of this computer (which must be a Debian 12 itself).
-# Mounts are in a namespace of their own, and loop devices detach automatically: nothing remains if this is killed.
+# Makes a bootable Debian 12 disk with cloud-init from the package sources of this computer, which must run Debian 12.
+# Mounts are in a separate namespace, and loop devices detach automatically, so nothing remains if this is killed.
 # Usage, as root: debian-12.sh OUTPUT.qcow2 GIB
 set -euo pipefail
 
@@ -19,9 +19,9 @@ names() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/debian-12.txt" "$guest/packages/
 fill() {
   local tar="$1" options=() line
   while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
-  # The scripts that every image runs do two slow things here, without emulation: the packages, and the first
-  # stage of booting without md. In the machine they find both done.
-  # Man pages remain; other documentation and translations are most of a small system.
+  # Scripts that run in every image do two slow things here, without emulation. They install packages, and rebuild the
+  # initramfs without md. In the machine, they find both done.
+  # Man pages remain. Other documentation and translations would be most of a small system.
   # shellcheck disable=SC2016
   debian_sources bookworm | mmdebstrap --quiet --variant=minbase --include="$(names | paste -sd,)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
@@ -38,7 +38,7 @@ fill() {
 make_bootable() {
   local mount="$1" disk="$2"
   mkdir -p "$mount/boot/syslinux"
-  # The links that each new kernel updates.
+  # These are the links that each new kernel updates.
   printf 'DEFAULT linux\nPROMPT 0\nTIMEOUT 1\nLABEL linux\n  LINUX /vmlinuz\n  INITRD /initrd.img\n  APPEND root=LABEL=root ro console=tty0 console=ttyS0,115200\n' \
     >"$mount/boot/syslinux/syslinux.cfg"
   extlinux --install "$mount/boot/syslinux" 2>/dev/null
@@ -54,7 +54,7 @@ build() {
   fill "$out.tar"
   truncate -s "${gib}G" "$disk"
   parted -s "$disk" mklabel msdos mkpart primary ext4 1MiB 100% set 1 boot on
-  # Kernel loop devices may show no partitions: everything works on the partition's offset.
+  # Loop devices may show no partitions, so everything uses the partition's offset.
   mkfs.ext4 -q -L root -E offset=1048576,lazy_itable_init=0,lazy_journal_init=0 "$disk" "$((gib * 1024 * 1024 - 1024))k"
   mkdir "$mount"
   mount -o loop,offset=1048576 "$disk" "$mount"

@@ -1,5 +1,5 @@
-# For Packer 1.10 and later, which brings no plugins: bake.sh runs "packer init packer/plugins". A folder of its own, because
-# Packer 1.6 refuses this block.
+# Packer 1.10 and later contains no plugins, so bake.sh runs "packer init packer/plugins". This file is in a separate
+# folder, because Packer 1.6 refuses this block.
 
 packer {
   required_plugins {

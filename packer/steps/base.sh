@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The disk from which an image is baked, if it is created locally: WORK/base.qcow2 and WORK/base.sha256. Kept between
-# bakes until what it is made from changes, and for 30 days, so that security updates get in. Usage: base.sh IMAGE WORK
+# Makes the disk from which an image is baked, if it is created locally: WORK/base.qcow2 and WORK/base.sha256. The disk
+# is kept between bakes until its sources change, but at most for 30 days, so that it gets security updates.
+# Usage: base.sh IMAGE WORK
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh

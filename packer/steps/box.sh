@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the box from the baked disk, and puts it in place at once with checksum and manifest.
-# Packed here and not by Packer's post-processor, which writes a different format in each version of Packer and cannot add
-# the files that the box's own Vagrantfile reads. Usage: box.sh IMAGE WORK ACCELERATOR STARTED
+# Makes the box from the baked disk, and puts it in place together with checksum and manifest. Packer's post-processor
+# does not pack it, because each version of Packer writes a different format and cannot add the files that the box's own
+# Vagrantfile reads. Usage: box.sh IMAGE WORK ACCELERATOR STARTED
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh
@@ -18,7 +18,7 @@ main() {
   local image="$1" work="$2" accelerator="$3" started="$4" new="$2/finished" box gib
   box="raidlab-$image.box"
   mkdir "$new" "$work/box"
-  # Compressed inside, so that it remains small in the user's storage pool; so the tar around it needs no compression.
+  # The disk is compressed, so that it remains small in the user's storage pool. The tar around it needs no compression.
   qemu-img convert -c -O qcow2 -W -m 4 "$work/machine/lab.qcow2" "$work/box/box.img"
   gib="$(qemu-img info --output=json "$work/box/box.img" | python3 -I -c 'import json, sys; print(json.load(sys.stdin)["virtual-size"] >> 30)')"
   printf '{"provider": "libvirt", "format": "qcow2", "virtual_size": %d}\n' "$gib" >"$work/box/metadata.json"
@@ -27,7 +27,7 @@ main() {
   (cd "$new" && sha256sum "$box" >"$box.sha256")
   manifest "$image" "$(<"$work/inputs")" $(($(date +%s) - started)) "$accelerator" "$work/facts" >"$new/manifest.json"
   python3 -I -m json.tool "$new/manifest.json" >/dev/null
-  # Folders are swapped as a whole; between the two renames recover.sh recognises the old one by its name.
+  # Folders are swapped as a whole. Between the two renames, recover.sh recognises the old one by its name.
   sync -f "$new"
   [[ ! -e $output/$image ]] || mv -T "$output/$image" "$output/.old-$image"
   mv -T "$new" "$output/$image"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Functions shared by the steps of a bake. Sourced.
+# Sourced. Functions that the steps of a bake share.
 
 packer_folder="$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 repository="$(dirname "$packer_folder")"
@@ -23,7 +23,7 @@ images() {
   printf '%s\n' "${names[@]##*/}" | sed 's/\.pkrvars\.hcl$//' | LC_ALL=C sort | paste -sd ' '
 }
 
-# A string variable of an image's file; empty if it is not set there.
+# Prints a string variable of an image's file, or nothing if it is not set there.
 image_variable() { sed -nE "s/^$2\s*=\s*\"(.*)\"\s*$/\1/p" "$(variables_of "$1")"; }
 
 architecture_of() {
@@ -32,8 +32,8 @@ architecture_of() {
   printf '%s\n' "${named:-amd64}"
 }
 
-# KVM runs only this computer's own architecture. On a PC the processor's flags decide: the device may exist, and even open,
-# although a guest would hang. Usage: best_accelerator IMAGE
+# KVM runs only this computer's own architecture. On a PC, the processor's flags decide, because the device may exist,
+# and even open, although a guest would hang. Usage: best_accelerator IMAGE
 best_accelerator() {
   case "$(architecture_of "$1")-$(uname -m)" in
   amd64-x86_64) grep -qwE 'vmx|svm' /proc/cpuinfo || { echo tcg && return; } ;;
@@ -52,7 +52,7 @@ run_packer() {
   export CHECKPOINT_DISABLE=1 PACKER_CACHE_DIR="$output/.downloads" PACKER_NO_COLOR=1 TMPDIR="$work"
   ! needs_init || packer init "$packer_folder/plugins" >&2
   [[ ! -f $work/base.qcow2 ]] || arguments=(-var "image_url=file://$work/base.qcow2" -var "image_checksum=sha256:$(<"$work/base.sha256")")
-  # Packer ends its machine when it receives a signal to end, which it does when this script has ended.
+  # Packer ends its machine when it gets SIGTERM, which it gets when this script ends.
   setpriv --pdeathsig TERM packer build -color=false -timestamp-ui -var-file="$(variables_of "$image")" -var "work_dir=$work" \
     -var "accelerator=$accelerator" "${arguments[@]}" "$packer_folder" </dev/null 2>&1 | tee "$output/$image.log" >&2 || {
     [[ ! -s $work/console.log ]] || {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The input of a bake's machine: a key and cloud-init's seed, the provisioning and raidlab's wheels, blank lab disks.
+# Makes the input of a bake's machine: a key and cloud-init's seed, the provisioning and raidlab's wheels, and blank lab
+# disks.
 # Usage: payload.sh IMAGE WORK
 set -euo pipefail
 
@@ -19,7 +20,7 @@ main() {
   seed "$work"
   "$repository/provision/host/wheelhouse.sh" "$work/wheelhouse" "$(architecture_of "$image")"
   tar -cf "$work/payload.tar" -C "$repository" provision/guest -C "$work" wheelhouse
-  # Sixteen, the most that lab_disk_count allows: they take no space.
+  # There are sixteen, the maximum of lab_disk_count, because they take no space.
   for number in {01..16}; do
     truncate -s 500M "$work/lab$number.img"
   done

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Removes the remains of unfinished bakes: their machines, then their folders. Call it with the lock held, so that no bake is running.
+# Removes what unfinished bakes left behind, first their machines, then their folders. The caller must hold the lock, so
+# that no bake is running.
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Programs of a bake that name a file of this folder on their command line.
+# Prints the programs of a bake whose command line contains a file of this folder.
 orphans_of() {
   local folder="$1" process
   for process in /proc/[0-9]*; do
@@ -18,7 +19,7 @@ end_orphans() {
   local pids signal waited=0
   mapfile -t pids < <(orphans_of "$1")
   while ((${#pids[@]})); do
-    # Packer gets time to end its machine; a hung machine does not. Root is needed only for processes of other users.
+    # Packer gets time to end its machine, but a hung machine gets none. Root is needed only for other users' processes.
     if ((waited < 50)); then signal=TERM; else signal=KILL; fi
     kill -s "$signal" "${pids[@]}" 2>/dev/null || as_root kill -s "$signal" "${pids[@]}" 2>/dev/null || true
     ((waited < 100)) || fail "processes of an unfinished bake do not end: ${pids[*]}; next: end them by hand"
@@ -37,7 +38,7 @@ main() {
   done
   for folder in "$output"/.old-*; do
     [[ -e $folder ]] || continue
-    # Interrupted between its two renames: the old box is still the valid one.
+    # The bake was interrupted between its two renames, so the old box is still valid.
     if [[ -e $output/${folder##*/.old-} ]]; then rm -rf "$folder"; else mv -T "$folder" "$output/${folder##*/.old-}"; fi
   done
 }

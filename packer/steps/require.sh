@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lists everything that a bake needs and this computer lacks, at once. Usage: require.sh IMAGE. Exit 3: something is missing.
+# Lists everything that a bake needs and this computer lacks. Usage: require.sh IMAGE. Exit 3: something is missing.
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints missing, stale or current: a box is stale if anything that it is made from differs from what its manifest says.
-# Usage: status.sh IMAGE      status.sh --inputs IMAGE: prints the hash of what it would be made from
+# Prints missing, stale or current. A box is stale if any of its inputs differs from what its manifest says.
+# Usage: status.sh IMAGE      status.sh --inputs IMAGE: prints the hash of its current inputs
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Leaves md to the lab: no automatic assembly of arrays, no monitor, no mail, no monthly check during a
-# measurement. raidlab finds the arrays on the lab's disks and starts them when asked.
-# If it runs before mdadm is installed, the first stage of booting is built only once.
-# On a computer with arrays of its own it changes nothing, because the computer may boot from one.
+# Leaves md to the lab, so that there is no automatic assembly of arrays, no monitor, no mail, and no monthly check
+# during a measurement. raidlab finds the arrays on the lab's disks, and starts them on request. If this runs before
+# mdadm is installed, the initramfs is built only once. On a computer that has its own arrays it changes nothing,
+# because the computer may boot from one.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -26,7 +26,7 @@ put() {
 main() {
   local changed
   if has_own_arrays; then
-    say "this computer has arrays of its own: they are still assembled and monitored as before, and so are the lab's"
+    say "this computer has its own arrays, so they and the lab's are still assembled and monitored as before"
     return
   fi
   changed="$(
@@ -34,12 +34,12 @@ main() {
     put "$here/files/64-md-raid-assembly.rules" /etc/udev/rules.d/64-md-raid-assembly.rules
   )"
   put "$here/files/mdadm.default" /etc/default/mdadm >/dev/null
-  # While a base disk is created, this runs before systemd is installed, and again after it.
+  # While a base disk is created, this runs before systemd is installed, and again afterwards.
   ! command -v systemctl >/dev/null || systemctl mask --quiet --now "${units[@]}" 2>/dev/null || systemctl mask --quiet "${units[@]}"
   [[ -z $changed ]] || {
     say "arrays are no longer assembled automatically"
     udevadm control --reload 2>/dev/null || true
-    # The first stage of booting has copies of the configuration and of the rule.
+    # The initramfs contains copies of the configuration and of the rule.
     [[ ! -x /usr/sbin/update-initramfs || ! -x /sbin/mdadm ]] || update-initramfs -u >/dev/null
   }
 }

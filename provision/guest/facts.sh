@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what is in this machine, for the manifest beside its image: the members of a JSON object.
+# Prints what this machine contains, as the members of a JSON object for the manifest beside its image.
 set -euo pipefail
 
 main() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs raidlab, or updates it, from a folder of wheels and without network: /opt/raidlab/venv and /usr/local/bin/raidlab.
+# Installs or updates raidlab from a folder of wheels, without network, as /opt/raidlab/venv and /usr/local/bin/raidlab.
 # The old version remains in use until the new one is complete. Usage, as root: install-raidlab.sh WHEELHOUSE
 set -euo pipefail
 
@@ -22,39 +22,40 @@ choose_python() {
   return 3
 }
 
-# What would be installed, in one word: requirements, a dash, raidlab. A second run with the same wheels does nothing.
+# Prints a word that identifies what would be installed: requirements, a dash, raidlab. A second run with the same
+# wheels does nothing.
 fingerprint() {
   cd "$2"
   { printf '%s\n' "$1" && find . -name '*.whl' ! -name 'raidlab-*' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum | cut -c 1-12 | tr '\n' -
   sha256sum raidlab-*.whl | cut -c 1-12
 }
 
-# The distribution's own pip does it: a copy in each environment would take longer than everything else.
+# The distribution's own pip is used, because a copy in each environment would take longer than everything else.
 install_into() {
   local venv="$1" python="$2" wheelhouse="$3" alike pip code
   rm -rf "$venv"
   pip="$(find /usr/share/python-wheels -name 'pip-*.whl' | head -n 1)"
   alike="$(find "$home" -maxdepth 2 -path "${venv%-*}-*/complete" | head -n 1)"
   if [[ -n $alike ]]; then
-    # Other code, same requirements: these are shared with the version before, as hard links. The mark is not copied: an
-    # interrupted update would look complete.
+    # Only raidlab's code differs, so the requirements are shared with the previous version as hard links. The mark is
+    # not copied, because an interrupted update would look complete.
     mkdir "$venv"
     find "$(dirname "$alike")" -mindepth 1 -maxdepth 1 ! -name complete -exec cp -al -t "$venv" {} +
     sed -i --follow-symlinks "s|$(dirname "$alike")|$venv|" "$venv/pyvenv.cfg"
   else
     "$python" -I -m venv --without-pip "$venv"
   fi
-  # -P: this folder is not looked in for modules, only the wheel of pip is.
+  # With -P, modules are not searched for in this folder, but only in the wheel of pip.
   PYTHONPATH="$pip" "$venv/bin/python" -P -s -m pip install --quiet --no-input \
     --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --no-index --find-links "$wheelhouse" \
     --no-compile ${alike:+--force-reinstall} ${alike:+--no-deps} raidlab
   if [[ -n $alike ]]; then code=("$venv"/lib/python3*/site-packages/{lab,tui}); else code=("$venv/lib"); fi
-  # Here and not by pip, which uses one processor: under emulation this takes longest. The packages' tests are not needed;
-  # nothing imports a file that does not compile.
+  # pip would compile on one processor, and this step takes longest under emulation. The packages' tests are not needed.
+  # Nothing imports a file that does not compile.
   "$venv/bin/python" -I -m compileall -q -j 0 -x '/tests/' "${code[@]}" >/dev/null 2>&1 || true
   # An incomplete environment must not look complete.
   "$venv/bin/raidlab" --version >/dev/null
-  # On the disk before it is used: a power cut would leave empty files.
+  # The files must be on the disk before they are used, because a power cut would leave them empty.
   sync -f "$venv"
   touch "$venv/complete"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Looks for the kernel modules of modules.txt and of modules-MACHINE.txt, if there is one for this architecture.
+# Looks for the kernel modules in modules.txt and, if it exists for this architecture, in modules-MACHINE.txt.
 # Exit 3: this kernel lacks some.
 set -euo pipefail
 
@@ -13,7 +13,7 @@ wanted() { cat "$here/modules.txt" "$here/modules-$(uname -m).txt" 2>/dev/null |
 lacking() {
   local module
   while read -r module; do
-    # Answers for built-in modules too.
+    # modinfo also finds built-in modules.
     /sbin/modinfo "$module" >/dev/null 2>&1 || printf '%s\n' "$module"
   done < <(wanted)
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the lab needs: packages/common.txt, and the lists of this distribution and release where there are any.
-# Touches nothing and needs no network if all is there.
+# Installs what the lab needs, which is listed in packages/common.txt and, if they exist, in the lists of this
+# distribution and release. If nothing is missing, it changes nothing and needs no network.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -18,7 +18,7 @@ lists() {
   done
 }
 
-# KERNEL in a list is the release of the running kernel.
+# KERNEL in a list stands for the release of the running kernel.
 wanted() {
   lists | xargs -d '\n' cat | sed -e 's/#.*//' -e '/^\s*$/d' -e "s/KERNEL/$(uname -r)/" | sort -u
 }
@@ -34,7 +34,7 @@ main() {
   say "installing ${names[*]}"
   "${apt[@]}" update || say "apt-get update failed; trying with the existing package lists"
   "${apt[@]}" install --yes --no-install-recommends "${names[@]}" >/dev/null || {
-    say "apt-get could not install them; next: look at the network, then run this again"
+    say "apt-get could not install them; next: check the network, then run this again"
     return 3
   }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes this Debian or Ubuntu machine a lab: md left to the lab, packages, kernel modules, raidlab, message of the day.
-# The bake runs it in each image, "vagrant provision" in a running machine, you on a physical one. Safe to run again.
+# Makes this Debian or Ubuntu machine a lab. md is left to the lab, and packages, kernel modules, raidlab and a message
+# of the day are installed. The bake runs this in each image, "vagrant provision" in a running machine, and you on a
+# physical one. It is safe to run again.
 # Usage, as root: prepare.sh WHEELHOUSE      (a folder made by provision/host/wheelhouse.sh on a computer with network)
 set -euo pipefail
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves the lab through raidlab itself, as a student would use it: builds, fails, rebuilds, checks and removes arrays on the
-# lab disks. Leaves the disks blank. Usage, as a user with sudo: prove.sh
+# Proves that the lab works by using raidlab the way a student would. It builds, fails, rebuilds, checks and removes
+# arrays on the lab disks, and leaves the disks blank. Usage, as a user with sudo: prove.sh
 set -euo pipefail
 
 say() { printf 'prove: %s\n' "$*"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Last step of a bake: removes everything that belongs to one machine or to the bake, checks that the only access is by
-# Vagrant's key, and gives free space back. The machine is switched off afterwards.
+# This is the last step of a bake. It removes everything that belongs to one machine or to the bake, checks that
+# Vagrant's key is the only access, and gives free space back. The machine is switched off afterwards.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -11,7 +11,7 @@ fail() {
   exit 1
 }
 
-# sshd, and the sockets on which the DHCP client hears its server (UDP 68; 546 for IPv6).
+# Only sshd may listen, and the DHCP client, which hears its server on UDP 68 (546 for IPv6).
 check_listeners() {
   local others
   others="$(ss -Hlntup | awk '$5 ~ /:22$/ && $1 == "tcp" {next} $5 ~ /:(68|546)$/ && $1 == "udp" {next} {print}')"
@@ -33,7 +33,7 @@ forget_the_bake() {
   rm -rf /etc/netplan/50-cloud-init.yaml /etc/network/interfaces.d/50-cloud-init /etc/systemd/network/10-cloud-init-*
   rm -rf /etc/apt/apt.conf.d/99mmdebstrap /etc/sudoers.d/90-cloud-init-users /etc/ssh/sshd_config.d/50-cloud-init.conf
   rm -rf /var/lib/cloud /run/cloud-init /etc/cloud/cloud.cfg.d/90-bake.cfg
-  # cloud-init has done its work; looking for its data source would delay every start.
+  # cloud-init has done its work, and its search for a data source would delay every start.
   mkdir -p /etc/cloud && touch /etc/cloud/cloud-init.disabled
   apt-get clean
   rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/man ~root/.cache ~vagrant/.cache
@@ -52,7 +52,7 @@ become_nobody_yet() {
 }
 
 main() {
-  # Read before /tmp, which contains this script, is emptied.
+  # This is read before /tmp, which contains this script, is emptied.
   check_listeners
   check_logins
   become_nobody_yet

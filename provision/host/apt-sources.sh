@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced: the package sources of this computer, so that a system created here uses the same ones.
+# Sourced. The package sources of this computer, so that a system created here uses the same ones.
 
-# As lines of sources.list for a release of Debian: what apt knows here to be Debian's own, with that release's names.
+# Prints Debian's own sources, as apt knows them here, as lines of sources.list with the names of the given release.
 debian_sources() {
   local release="$1" own
   own="$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)"
@@ -10,19 +10,19 @@ debian_sources() {
     sed -nE "s/ $own((-updates|-security)?) / $release\1 /p" | sort -u
 }
 
-# How it reaches them, as lines of apt.conf.
+# Prints how apt reaches the sources, as lines of apt.conf.
 apt_access() {
   apt-config dump | grep -E '^Acquire::(http|https)::Proxy|^Acquire::Check-(Valid-Until|Date)' || true
   [[ -z ${http_proxy:-} ]] || printf 'Acquire::http::Proxy "%s";\n' "$http_proxy"
 }
 
-# A system of Debian's packages, only unpacked and never run: for any architecture, as an ordinary user. Prints it as tar.
-# Further arguments are hooks of mmdebstrap(1).
+# Prints a system of Debian's packages as tar. They are only unpacked and never run, so this works for any architecture
+# and as an ordinary user. Further arguments are hooks of mmdebstrap(1).
 # Usage: unpacked_debian CODENAME ARCHITECTURE NAME,NAME... [OPTION...]
 unpacked_debian() {
   local options=() line
   while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
-  # If it fails, mmdebstrap ends its whole process group, so it gets one of its own.
+  # If mmdebstrap fails, it ends its whole process group, so it gets a new one.
   debian_sources "$1" | SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}" setsid --wait setpriv --pdeathsig TERM \
     mmdebstrap --quiet --mode=unshare --variant=extract --architectures="$2" --include="$3" "${options[@]}" \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr "${@:4}" "$1" - -

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced: runs a command as root. Where nobody can type a password, sudo does not ask for one.
+# Sourced. Runs a command as root. If nobody can type a password, sudo does not ask for one.
 as_root() {
   if ((EUID == 0)); then
     "$@"

@@ -11,7 +11,7 @@ say() { printf 'libvirt: %s\n' "$*" >&2; }
 
 answer() { LC_ALL=C virsh --connect "$uri" uri 2>&1 </dev/null; }
 
-# Packages are installed here without starting anything, so a new libvirt waits for this.
+# Packages are installed here without starting their services, so a new libvirt must be started here.
 start() {
   if [[ -d /run/systemd/system ]]; then
     say "starting its daemon: systemctl enable --now libvirtd.socket"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rewrites requirements/*.txt: every version and hash, the same on each supported Python, wheels only.
+# Rewrites requirements/*.txt with every version and hash, only for wheels, and equal on each supported Python.
 set -euo pipefail
 
 readonly uv_version="0.13.8"

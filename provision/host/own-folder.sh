@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced: what a script checks before it replaces a folder that its user named.
+# Sourced. A check for scripts that replace a folder which their user has given.
 
-# Whether the path is free, or a folder with nothing but files whose names the script itself gives.
+# Whether the path is free, or a folder that contains only files with names that the script itself uses.
 # Usage: is_free_or_own FOLDER NAME...      NAME: a pattern of find(1)
 is_free_or_own() {
   local folder="$1" name others own=(-false)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing from the package sets named (files in packages/); touches nothing and needs no network if all is there.
+# Installs what is missing from the given package sets (files in packages/). If nothing is missing, it changes nothing
+# and needs no network.
 # Usage: packages.sh SET...      Exit 3: packages are missing and cannot be installed from here.
 set -euo pipefail
 
@@ -32,9 +33,10 @@ give_up() {
   exit 3
 }
 
-# Packages with a service would start it; raidlab needs only the programs, so a policy prevents that. Runs as root, in one
-# process: sudo may ask for a password again before the end. A policy with the mark is a left-over of a killed run, because
-# a running one holds the lock. A policy of another program is not touched. Without names, only a left-over is removed.
+# Packages with a service would start it, but raidlab needs only the programs, so a policy prevents this. All runs as
+# root in one process, because sudo might ask for a password again before the end. A policy with the mark was left by a
+# killed run, because a running one holds the lock. Another program's policy is not touched. Without names, only a
+# policy that was left behind is removed.
 install_quietly() {
   local name
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)
@@ -42,7 +44,7 @@ install_quietly() {
   flock 9 || say "no lock, because this file system has none: do not run two of these at once"
   if [[ ! -e $policy ]] || grep -qsxF "$mark" "$policy"; then
     trap 'rm -f "$policy"' EXIT
-    # Renamed once it is on the disk: a power cut would leave a file without the mark.
+    # The file is renamed once it is on the disk, because a power cut would leave a file without the mark.
     printf '#!/bin/sh\n%s\nexit 101\n' "$mark" >"$policy.raidlab"
     chmod 755 "$policy.raidlab"
     sync "$policy.raidlab"
@@ -58,7 +60,7 @@ install_quietly() {
   done
 }
 
-# The code as text: root may not be able to read this folder (NFS).
+# The code is passed as text, because root may not be able to read this folder (NFS).
 as_root_install() {
   local code
   code="$(declare -p policy mark services && declare -f say install_quietly)"

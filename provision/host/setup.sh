@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Prepares this computer: packages, the embedded kernel where the distribution has none, and .venv.
-# Usage: setup.sh lab|cluster|test|kernel|vm|test-vm      Run again, it does nothing. Exit 3: something is missing that it cannot install.
+# Prepares this computer with packages, the embedded kernel if the distribution has none, and .venv.
+# Usage: setup.sh lab|cluster|test|kernel|vm|test-vm      A second run does nothing. Exit 3: something cannot be installed.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
 readonly os_release="${RAIDLAB_OS_RELEASE:-/etc/os-release}" cpuinfo="${RAIDLAB_CPUINFO:-/proc/cpuinfo}"
 
-# Others must never be able to write here: the files are executed later.
+# Others must never be able to write here, because the files are executed later.
 umask go-w
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -28,7 +28,7 @@ distribution() {
   return 3
 }
 
-# For a processor with AMX, before the embedded kernel's first start: wide_registers.c tells why.
+# This is needed on a processor with AMX before the embedded kernel's first start (see wide_registers.c).
 prepare_registers() {
   local library="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/wide_registers.so" kernel="$here/../kernel"
   grep -qsw amx_tile "$cpuinfo" || return 0
@@ -43,20 +43,21 @@ prepare_lab() {
   if has_uml_package "$distro"; then
     "$here/packages.sh" "${sets[@]}" lab-debian
   else
-    # A distribution's kernel in QEMU serves at once; on x86-64 make uml-kernel builds the embedded kernel later.
+    # A distribution's kernel in QEMU is ready immediately. On x86-64, make uml-kernel builds the embedded kernel later.
     "$here/packages.sh" "${sets[@]}" qemu "qemu-$(uname -m)"
   fi
   prepare_registers
 }
 
-# The tests need an embedded kernel. Once built, it needs no compiler: later runs need only the lab's packages.
+# The tests need an embedded kernel. Once it is built, no compiler is needed, so later runs need only the lab's
+# packages.
 prepare_standard_kernel() {
   ! has_uml_package "$1" && [[ "$(uname -m)" == x86_64 ]] || return 0
   [[ -x ${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/standard/linux ]] || "$here/packages.sh" kernel
   "$here/../kernel/build-uml.sh" standard
 }
 
-# Without an embedded kernel the lab needs a kernel that this user can read, unlike Ubuntu's own.
+# Without an embedded kernel, the lab needs a kernel that this user can read. Ubuntu's own is not readable.
 prepare_stock_kernel() {
   local raidlab="$here/../../.venv/bin/raidlab"
   ! has_uml_package "$1" || return 0
@@ -89,7 +90,7 @@ main() {
     ;;
   test)
     local sets=(test cluster qemu "qemu-$(uname -m)")
-    # The only release with a package of Packer; on others its checks are skipped.
+    # Only this release has a package of Packer. On others, its checks are skipped.
     ! grep -qsxF VERSION_CODENAME=bookworm "$os_release" || sets+=(test-debian-12)
     prepare_lab "$distro" "${sets[@]}"
     prepare_standard_kernel "$distro"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Packer and Vagrant on Ubuntu 24.04 and later, which has neither: both have had a licence since 2023 that Ubuntu does not
-# ship. They come from their publisher's package source, which is added only with consent; Vagrant's driver for libvirt is built from RubyGems.
-# Exit 3: not installed; the commands to type are printed.
+# Installs Packer and Vagrant on Ubuntu 24.04 and later, which lacks both, because Ubuntu does not ship software with
+# the licence that they have had since 2023. They come from their publisher's package source, which is added only with
+# consent. Vagrant's driver for libvirt is built from RubyGems.
+# Exit 3: nothing was installed, and the commands to type are printed.
 set -euo pipefail
 
 # shellcheck source=provision/host/as-root.sh

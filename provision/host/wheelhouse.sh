@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes a folder of wheels from which raidlab is installed on machines without network: its locked requirements for every
-# Python that a supported distribution has, and raidlab itself as it is in this clone. Downloads once per set of requirements.
-# Usage: wheelhouse.sh FOLDER [amd64|arm64]      left out: amd64
+# Makes a folder of wheels from which raidlab is installed on machines without network. It contains the locked
+# requirements for every Python that a supported distribution has, and raidlab itself as it is in this clone. Each set
+# of requirements is downloaded only once.
+# Usage: wheelhouse.sh FOLDER [amd64|arm64]      default: amd64
 set -euo pipefail
 
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -16,7 +17,7 @@ say() { printf 'wheels: %s\n' "$*" >&2; }
 
 umask go-w
 
-# All inputs of the downloads.
+# Prints a hash of all inputs of the downloads.
 key() { { cat requirements/runtime.txt provision/host/{wheelhouse,wheels}.sh && echo "$1"; } | sha256sum | cut -c 1-16; }
 
 download() {
@@ -40,7 +41,7 @@ main() {
   target="$(realpath --canonicalize-missing "$target")"
   for folder in "$target" "$target.new"; do
     is_free_or_own "$folder" '*.whl' || {
-      say "$folder holds other files; next: name a new folder"
+      say "$folder contains other files; next: give a new folder"
       return 2
     }
   done

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced, in the repository's folder: pip without this computer's settings for Python, for wheels of any processor.
+# Sourced in the repository's folder. Runs pip without this computer's settings for Python, for any processor's wheels.
 
 # shellcheck disable=SC2086
 unset ${!PYTHON@}
@@ -7,8 +7,8 @@ export PYTHONNOUSERSITE=1
 
 pip() { .venv/bin/python -I -m pip --quiet --no-input --disable-pip-version-check "$@" >&2; }
 
-# Prints the options, one a line, with which pip chooses wheels for another Python and processor.
-# Usage: wheels_for PYTHON amd64|arm64      PYTHON: such as 3.11
+# Prints the options, one per line, with which pip chooses wheels for a different Python and processor.
+# Usage: wheels_for PYTHON amd64|arm64      PYTHON is a version such as 3.11
 wheels_for() {
   local machine platform
   case "$2" in

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds a container image: a small Debian with raidlab, QEMU and a kernel for it, and on amd64 User Mode Linux. No daemon, no
-# registry and no root: umoci makes an image of the system's files.
-# The archive is an OCI image layout (https://github.com/opencontainers/image-spec) for podman load and docker load.
-# Usage: build.sh amd64|arm64 [FILE]      left out: dist/raidlab-oci-ARCHITECTURE.tar. Exit 3: something is missing.
+# Builds a container image, a small Debian with raidlab, QEMU and a kernel for it, and on amd64 User Mode Linux. This
+# needs no daemon, no registry and no root, because umoci makes an image from the system's files. The archive is an OCI
+# image layout (https://github.com/opencontainers/image-spec) for podman load and docker load.
+# Usage: build.sh amd64|arm64 [FILE]      default: dist/raidlab-oci-ARCHITECTURE.tar. Exit 3: something is missing.
 set -euo pipefail
 
-# With a host's name, as podman(1) would complete it: Docker keeps the name that the archive has.
+# The name contains a host, as podman(1) would complete it, because Docker keeps the name in the archive.
 readonly name=localhost/raidlab:latest
 readonly user=student id=1000
 # shellcheck source=provision/root-image/system.sh
@@ -17,17 +17,17 @@ source "$repository/provision/host/wheels.sh"
 
 say() { printf 'container image: %s\n' "$*" >&2; }
 
-# raidlab in a virtual environment, as files below FOLDER at their places in the image.
+# Puts raidlab in a virtual environment, as files below FOLDER at their places in the image.
 raidlab() {
   local folder="$1" architecture="$2" environment="$1/opt/raidlab/venv" version site kernels options
-  # The image has this computer's release, and so its Python.
+  # The image has this computer's release, and therefore its Python.
   version="$(/usr/bin/python3 -IS -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
   site="$environment/lib/python$version/site-packages"
   mkdir -p "$environment/bin" "$site" "$folder/usr/local/bin"
   mapfile -t options < <(wheels_for "$version" "$architecture")
   pip install --no-compile --no-deps --target "$site" --require-hashes -r requirements/runtime.txt "${options[@]}" ||
     fail "the requirements could not be installed; next: look at the network (or a proxy's settings), then run this again"
-  # Commands of others, and raidlab's own below: they name the interpreter of this computer.
+  # The commands of other packages, and raidlab's own below, contain the path of this computer's interpreter.
   rm -rf "${site:?}/bin"
   pip install --no-compile --no-deps --target "$site" --no-build-isolation --no-index .
   rm -rf "${site:?}/bin"
@@ -44,7 +44,7 @@ raidlab() {
   [[ ! -d $kernels ]] || cp -r "$kernels" "$site/kernels/"
 }
 
-# The whole file system, as tar.
+# Prints the whole file system as tar.
 # shellcheck disable=SC2016
 file_system() {
   local architecture="$1" codename="$2" work="$3" packages="$repository/provision/host/packages"
@@ -66,7 +66,7 @@ file_system() {
   rm "$work/raidlab.tar"
 }
 
-# The system as the image's only layer.
+# Makes the system the image's only layer.
 image() {
   local architecture="$1" work="$2" layout="$2/layout" created
   created="$(date --utc --date "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds a root image for qemu:?root=ARCHITECTURE: a Debian with what the lab uses, its kernel, and an initramfs for it.
-# Usage: build.sh amd64|arm64 [FOLDER]      FOLDER: where raidlab looks for it, if left out. Exit 3: something is missing.
+# Builds a root image for qemu:?root=ARCHITECTURE, a Debian with what the lab uses, its kernel, and an initramfs for it.
+# Usage: build.sh amd64|arm64 [FOLDER]      By default, FOLDER is where raidlab looks for images. Exit 3: something is
+# missing.
 set -euo pipefail
 
 readonly most_mib=200
@@ -11,12 +12,12 @@ source "$repository/provision/host/own-folder.sh"
 
 say() { printf 'root image: %s\n' "$*" >&2; }
 
-# What is read before the system is mounted becomes files of their own. raidlab itself stays on the computer that starts the
-# machine.
+# What is read before the system is mounted goes into separate files. raidlab itself stays on the computer that starts
+# the machine.
 build() {
   local architecture="$1" codename="$2" work="$3"
   mkdir "$work/parts" "$work/image"
-  # zstd: xz makes it a quarter smaller, but then an emulated processor takes seconds longer to unpack it.
+  # xz makes the image a quarter smaller than zstd, but an emulated processor takes seconds longer to unpack it.
   # shellcheck disable=SC2016
   lab_system "$codename" "$architecture" \
     --extract-hook="copy-out /boot /usr/lib/modules /usr/lib/os-release /usr/bin/busybox $work/parts" \
@@ -31,7 +32,7 @@ main() {
   check_architecture "$architecture" build.sh
   target="$(realpath --canonicalize-missing "${2:-${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/root-$architecture}")"
   is_free_or_own "$target" root.squashfs vmlinuz initramfs.gz image.json ||
-    fail "$target holds other files; next: name a new folder" 2
+    fail "$target contains other files; next: give a new folder" 2
   "$repository/provision/host/packages.sh" root-image
   "$repository/provision/host/venv.sh" runtime
   codename="$(debian_release)"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Does in a system of unpacked packages what they would have done if they had been installed, and removes what no lab needs.
+# Does in a system of unpacked packages what their installation would have done, and removes what no lab needs.
 # A hook of mmdebstrap(1). Usage: settle.sh ROOT
 set -euo pipefail
 
-# What only other computers have drivers for, or only people read.
+# Drivers that only other computers need, and files that only people read.
 readonly unused=(usr/share/{doc,man,info,locale,bug,lintian,menu,pixmaps,applications,icons} var/cache/apt var/lib/apt/lists
   etc/{cron.d,cron.daily,init.d} usr/lib/systemd/system usr/share/initramfs-tools usr/lib/{linux-image-*,udev/hwdb.d})
 readonly unused_drivers=(sound net/{bluetooth,mac80211,wireless,can,nfc,batman-adv,sctp,tipc} arch/arm64/boot
   drivers/{gpu,media,staging,infiniband,iio,hwmon,input,usb,bluetooth,isdn,video,leds,rtc,mtd,crypto,regulator,soc,clk,spi,i2c,pinctrl}
   drivers/net/{wireless,ethernet,usb,wwan,can,hamradio,ieee802154,dsa,phy} drivers/scsi/{lpfc,qla2xxx,mpt3sas,bfa,aacraid,megaraid})
 
-# depmod; an ordinary user may not have it on the path.
+# depmod is in a folder that may not be in an ordinary user's PATH.
 export PATH="$PATH:/usr/sbin:/sbin"
 
 settings() {
@@ -20,11 +20,12 @@ settings() {
   cp "$root/usr/share/libc-bin/nsswitch.conf" "$root/etc/nsswitch.conf"
   ln -sf /proc/self/mounts "$root/etc/mtab"
   printf '127.0.0.1 localhost raidlab\n' >"$root/etc/hosts"
-  # Links of update-alternatives(1).
+  # These are links of update-alternatives(1).
   for name in awk:mawk pager:less editor:nano; do ln -sf "${name#*:}" "$root/usr/bin/${name%:*}"; done
 }
 
-# Python cannot store compiled modules in a read-only image. Those of another release than this computer's stay as they are.
+# Python cannot store compiled modules in a read-only image. Modules for a release other than this computer's stay as
+# they are.
 compile() {
   local root="$1" folder version
   version="$(python3 -IS -c 'import sys; print("python%d.%d" % sys.version_info[:2])')"

@@ -1,17 +1,17 @@
 # The lab's virtual machine for Vagrant and libvirt: its disks, memory and processors.
 #
-# Loaded by the repository's Vagrantfile and, from a copy inside the box, by the box's own. Vagrant adds the disks of
-# both up, so a box leaves everything to a project that says `$raidlab_project`.
+# The repository's Vagrantfile loads this, and the box's own Vagrantfile loads a copy inside the box. Vagrant would add
+# the disks of both, so a box leaves everything to a project that sets `$raidlab_project`.
 
 require "yaml"
 
 module RaidlabVM
   module_function
 
-  # More than a qcow2 file takes that nothing was written to, and far less than the first start of a system writes.
+  # More than an unused qcow2 file takes, and far less than the first start of a system writes.
   UNTOUCHED_BYTES = 1 << 20
 
-  # A sentence about a wrong setting, and nothing else: Vagrant prints these without a backtrace.
+  # A sentence about a wrong setting. Vagrant prints such errors without a backtrace.
   class SettingError < Vagrant::Errors::VagrantError
     def initialize(sentence)
       @sentence = sentence
@@ -27,7 +27,7 @@ module RaidlabVM
     File.expand_path("lab-vm.yml", __dir__)
   end
 
-  # The checked settings. Raises SettingError that names the variable, or the line of the data file, to change.
+  # Returns the checked settings. Raises SettingError, which says which variable or line of the data file to change.
   def settings(environment = ENV)
     data = YAML.safe_load(File.read(data_file))
     value = lambda do |key|
@@ -66,12 +66,12 @@ module RaidlabVM
     raise SettingError, "#{name} is '#{text}'; it must be #{known[0..-2].join(', ')} or #{known.last}"
   end
 
-  # Whether this computer's processor is arm64: then so is the box's.
+  # Whether this computer's processor, and therefore the box's, is arm64.
   def arm64?
     RbConfig::CONFIG["host_cpu"] == "aarch64"
   end
 
-  # A PC's flags decide as well: in some virtual machines /dev/kvm is there and guests hang on it.
+  # A PC's processor flags decide as well, because in some virtual machines /dev/kvm exists but guests hang.
   def driver(asked, cpuinfo: "/proc/cpuinfo", device: "/dev/kvm")
     return asked unless asked == "auto"
     return File.exist?(device) ? "kvm" : "qemu" if arm64?
@@ -82,12 +82,13 @@ module RaidlabVM
     "qemu"
   end
 
-  # What `vagrant up` makes of a box of raidlab.
+  # Configures what `vagrant up` makes from a raidlab box.
   def configure(config, wanted = settings)
     config.vm.synced_folder ".", "/vagrant", disabled: true
     config.vm.box_check_update = false
     config.vm.boot_timeout = 600
-    # Ubuntu's images too. Vagrant would ask for fifteen other systems first, each with a command over ssh.
+    # This is also right for Ubuntu. Otherwise Vagrant would first test for fifteen other systems, each with a command
+    # over ssh.
     config.vm.guest = :debian
     config.vm.post_up_message = "'vagrant ssh', then 'raidlab doctor'; 'raidlab --help' lists the rest"
     config.vm.provider(:libvirt) { |libvirt| configure_libvirt(libvirt, wanted) }
@@ -100,20 +101,21 @@ module RaidlabVM
     libvirt.cpus = wanted[:cpus]
     libvirt.cpu_mode = wanted[:driver] == "kvm" ? "host-passthrough" : "maximum"
     if arm64?
-      # This board has no firmware of its own; the package qemu-efi-aarch64 has UEFI for it.
+      # This board has no firmware. The package qemu-efi-aarch64 contains UEFI for it.
       libvirt.machine_type = "virt"
       libvirt.loader = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
     end
-    # No screen: one thing less that listens, and starts sooner. The serial console is there: virsh console NAME.
+    # Without a screen, nothing listens for it, and the machine starts sooner. For the serial console, use
+    # virsh console NAME.
     libvirt.graphics_type = "none"
     libvirt.random model: "random"
-    # vagrant-libvirt chooses the kind of SCSI controller only if the system disk is on it too.
+    # vagrant-libvirt chooses the kind of SCSI controller only if the system disk is on it, too.
     libvirt.disk_bus = wanted[:disk_bus]
     wanted[:disks].times { |index| libvirt.storage(:file, **disk(index + 1, wanted)) }
   end
 
-  # qcow2, since vagrant-libvirt writes raw volumes out to a gibibyte at least; cache none, so that the guest's own
-  # cache is the only one; unmap, so that a blanked disk takes no room.
+  # The type is qcow2, because vagrant-libvirt extends raw volumes to at least a gibibyte. With cache none, the guest's
+  # own cache is the only one. With unmap, a blanked disk takes no space.
   def disk(number, wanted)
     {
       size: "#{wanted[:disk_mebibytes]}M",
@@ -125,9 +127,10 @@ module RaidlabVM
     }
   end
 
-  # vagrant-libvirt removes the disks that are configured now, not those the machine was made with, and an `up` that
-  # was killed half-way leaves volumes, or a machine that Vagrant has not noted yet, on which the next one stumbles. One
-  # that it has noted it would start as it is, and wait ten minutes for the network interface that was never added.
+  # vagrant-libvirt removes the disks that are configured now, not those with which the machine was made. An `up` that
+  # was killed leaves volumes behind, or a machine that Vagrant has not recorded yet, and then the next `up` fails. A
+  # machine that it has recorded would be started as it is, and Vagrant would wait ten minutes for a network interface
+  # that was never added.
   def clean_leftovers(config)
     config.trigger.before(:up) do |trigger|
       trigger.name = "leftovers of an interrupted 'up'"
@@ -139,15 +142,15 @@ module RaidlabVM
     end
   end
 
-  # Removes the volumes named after a machine that is not there, or is only defined, and that. One that has run is left
-  # alone: somebody may have deleted .vagrant, and the machine's work is on its disks.
+  # Removes the volumes of a machine that does not exist or is only defined, and that machine. A machine that has run is
+  # left alone, because somebody may have deleted .vagrant, and the machine's work is on its disks.
   def remove_leftovers(machine)
     client = machine.provider.driver.connection.client
     name = domain_name(machine)
     left = volumes(client, name)
     domain = client.list_all_domains.find { |each| each.name == name }
     return if domain && (domain.active? || left.values.any? { |volume| volume.info.allocation > UNTOUCHED_BYTES })
-    # Vagrant knows a machine whose disks are not to be seen: nothing tells whether it has run.
+    # Vagrant knows a machine whose disks cannot be seen, so it is unknown whether the machine has run.
     return if machine.id && (domain.nil? || left.empty?)
 
     domain&.undefine
@@ -158,24 +161,24 @@ module RaidlabVM
     end
   end
 
-  # Those of a machine, by their file's name.
+  # Returns the volumes of a machine, recognised by their files' names.
   def volumes(client, name)
     ours = /\A#{Regexp.escape(name)}(\.img|_\d+\.img|-[sv]d[a-z]+\.qcow2)\z/
     client.list_all_storage_pools.select(&:active?).each_with_object({}) do |pool, found|
       refresh(pool)
-      # Not list_all_volumes: ruby-libvirt's volumes from there cannot tell their names.
+      # list_all_volumes is not used, because ruby-libvirt's volumes from there have no names.
       pool.list_volumes.grep(ours).each { |file| found[file] = pool.lookup_volume_by_name(file) }
     end
   end
 
-  # libvirt refuses while another machine's volume is being written, and then its list is good enough.
+  # libvirt refuses to refresh while another machine's volume is being written. Its existing list is then good enough.
   def refresh(pool)
     pool.refresh
   rescue Libvirt::Error
     nil
   end
 
-  # As vagrant-libvirt makes it (action/set_name_of_domain.rb).
+  # Returns the name that vagrant-libvirt gives a machine (action/set_name_of_domain.rb).
   def domain_name(machine)
     prefix = machine.provider_config.default_prefix || "#{machine.env.root_path.basename}_"
     "#{prefix}#{machine.name}".gsub(/[^-a-z0-9_.]/i, "")

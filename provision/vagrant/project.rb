@@ -1,5 +1,5 @@
-# What the repository adds to the lab's virtual machine: its box is baked when it is missing, raidlab inside is updated
-# from the working tree, results come out before the machine goes, and one Vagrantfile serves a class of machines.
+# What the repository adds to the lab's virtual machine. A missing box is baked, raidlab in the machine is updated from
+# the working tree, results are copied out before the machine ends, and one Vagrantfile serves a class of machines.
 
 require "digest"
 require "fileutils"
@@ -9,7 +9,7 @@ require "tmpdir"
 module RaidlabProject
   module_function
 
-  # Nothing is run here: `vagrant status` loads this too.
+  # Nothing is run here, because `vagrant status` loads this too.
   def configure(config, root)
     wanted = RaidlabVM.settings
     image = image_of(root)
@@ -17,7 +17,7 @@ module RaidlabProject
     config.vm.box = "raidlab/#{image}"
     config.vm.box_url = "file://#{box_file(root, image)}"
     config.vm.post_up_message = ""
-    # Two clones in folders of one name must not be one machine to libvirt.
+    # Two clones in folders of the same name must not be the same machine to libvirt.
     prefix = "raidlab-#{Digest::SHA256.hexdigest(root)[0, 6]}-"
     config.vm.provider(:libvirt) { |libvirt| libvirt.default_prefix = prefix }
     node_names(root, wanted[:nodes]).each_with_index { |name, index| define_node(config, name, index) }
@@ -35,8 +35,8 @@ module RaidlabProject
     File.join(root, "packer/output", image, "raidlab-#{image}.box")
   end
 
-  # Machines that were made stay known until they are destroyed, whatever RAIDLAB_NODES says now: a plain
-  # `vagrant destroy` ends the whole class.
+  # Existing machines stay known until they are destroyed, whatever RAIDLAB_NODES says now, so that a plain `vagrant
+  # destroy` ends the whole class.
   def node_names(root, count)
     folder = File.expand_path(ENV["VAGRANT_DOTFILE_PATH"] || ".vagrant", root)
     made = Dir[File.join(folder, "machines/raidlab*/libvirt/id")].map { |file| File.basename(File.dirname(file, 2)) }
@@ -71,7 +71,7 @@ module RaidlabProject
     machine.ui.success("the lab is ready; type: vagrant ssh#{node}, then: raidlab")
   end
 
-  # Machines start side by side; the first one bakes for all.
+  # Machines start in parallel, and the first one bakes for all.
   def prepare_box(machine, root, image)
     @preparing ||= Mutex.new
     @preparing.synchronize do
@@ -87,7 +87,7 @@ module RaidlabProject
     end
   end
 
-  # What a box baked now would be made from, in one word.
+  # Returns a word that identifies the inputs of a box if it were baked now.
   def inputs_of(root, image)
     read(root, "packer/steps/status.sh", "--inputs", image)
   end
@@ -96,7 +96,7 @@ module RaidlabProject
     made_from = machine.data_dir.join("inputs")
     return if !made_from.file? || made_from.read == inputs
 
-    machine.ui.warn("this machine is older than the sources that it is made from; it starts as it is")
+    machine.ui.warn("this machine is older than the sources that it is made from; it starts unchanged")
     machine.ui.warn("next: 'vagrant provision' updates raidlab in it; 'vagrant destroy -f && vagrant up' makes a new one")
   end
 
@@ -105,22 +105,22 @@ module RaidlabProject
     return if state == "current"
 
     if state == "stale" && other_machines?(machine)
-      machine.ui.warn("the box of #{image} is older than its sources; it is kept for a class that exists already")
-      machine.ui.warn("next: 'vagrant destroy -f && vagrant up' makes all machines anew")
+      machine.ui.warn("the box of #{image} is older than its sources; it is kept, because a class already exists")
+      machine.ui.warn("next: 'vagrant destroy -f && vagrant up' recreates all machines")
       return
     end
     machine.ui.info("the box of #{image} is #{state == 'stale' ? 'older than its sources' : 'not there yet'}: baking it, " \
                     "which takes minutes; log: #{File.join(root, 'packer/output', "#{image}.log")}")
     return if system(File.join(root, "packer/bake.sh"), image, chdir: root)
 
-    raise RaidlabVM::SettingError, "the box of #{image} was not baked; its reason stands above. Next: fix it, then 'vagrant up'"
+    raise RaidlabVM::SettingError, "the box of #{image} was not baked; the reason is above. Next: fix it, then run 'vagrant up'"
   end
 
   def other_machines?(machine)
     Dir[machine.data_dir.join("../../*/libvirt/id").to_s].any?
   end
 
-  # The newest box, as Vagrant has it unpacked. Vagrant itself never looks at a box again that it has by this name.
+  # Makes Vagrant unpack the newest box. By itself, Vagrant never replaces a box that it already has under this name.
   def add_box(machine, file)
     sum = File.read("#{file}.sha256").split.first
     name = machine.config.vm.box
@@ -162,7 +162,7 @@ module RaidlabProject
     machine.communicate.sudo(script) { |_, text| machine.ui.detail(text.chomp) unless text.strip.empty? }
   end
 
-  # The output of a program of this repository, or an error with what it said.
+  # Returns the output of a program of this repository. Raises an error with its messages if it fails.
   def read(root, program, *arguments)
     said, complaint, status = Open3.capture3(File.join(root, program), *arguments, chdir: root)
     return said.strip if status.success?
@@ -174,6 +174,6 @@ module RaidlabProject
     path = program.include?("/") ? File.join(root, program) : program
     return if system(path, *arguments, chdir: root)
 
-    raise RaidlabVM::SettingError, "#{program} failed; its reason stands above. Next: fix it, then run the command again"
+    raise RaidlabVM::SettingError, "#{program} failed; the reason is above. Next: fix it, then run the command again"
   end
 end

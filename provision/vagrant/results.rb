@@ -11,14 +11,14 @@ module RaidlabResults
   GUEST_STORE ||= "${RAIDLAB_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/raidlab}/results"
   ID ||= /\A[A-Za-z0-9][A-Za-z0-9._-]*\z/
 
-  # Where `raidlab results` of this computer looks.
+  # Returns the folder in which `raidlab results` looks on this computer.
   def store(environment = ENV)
     state = environment["RAIDLAB_STATE"].to_s
     state = File.join(environment["XDG_STATE_HOME"] || File.join(Dir.home, ".local/state"), "raidlab") if state.empty?
     File.join(File.expand_path(state), "results")
   end
 
-  # Never prevents a halt: reports results that cannot be fetched.
+  # Reports results that cannot be fetched, but never prevents a halt.
   def fetch(machine)
     return unless machine.id
 
@@ -28,7 +28,7 @@ module RaidlabResults
       machine.ui.info("copied to #{store}: #{names.join(', ')}") unless names.empty?
       mark.write("")
     elsif !mark.exist?
-      machine.ui.warn("this machine is off and was not halted by Vagrant: its newest results could not be copied out")
+      machine.ui.warn("this machine is off and was not halted by Vagrant, so its newest results could not be copied out")
       machine.ui.warn("to keep them next time: 'vagrant up' first; results copied earlier are in #{store}")
     end
   rescue Vagrant::Errors::VagrantError, SystemCallError => error
@@ -46,14 +46,14 @@ module RaidlabResults
     end
   end
 
-  # tar's status 1 means that a file changed meanwhile, as in a run that goes on.
+  # tar's status 1 means that a file changed in the meantime, as during a run.
   def archive_script(left_out)
     excluded = ["./.?*", *left_out.map { |id| "./#{id}" }].map { |path| "--exclude='#{path}'" }.join(" ")
     "cd \"#{GUEST_STORE}\" 2>/dev/null || exec tar -cf #{GUEST_ARCHIVE} -T /dev/null; " \
     "tar #{excluded} -cf #{GUEST_ARCHIVE} . || [ $? = 1 ]"
   end
 
-  # Id -> sum of its record, of the finished results in the machine.
+  # Maps the id of each finished result in the machine to the sum of its record.
   def guest_sums(machine)
     said = +""
     machine.communicate.execute("cd \"#{GUEST_STORE}\" 2>/dev/null && sha256sum -- */record.json 2>/dev/null || true") do |kind, text|
@@ -77,7 +77,7 @@ module RaidlabResults
     FileUtils.mkdir_p([folder, store])
     system("tar", "--no-same-owner", "--no-same-permissions", "-C", folder, "-xf", archive, exception: true)
     Dir.children(folder).sort.filter_map do |id|
-      # A machine is only trusted with plain files: a link could point anywhere on this computer.
+      # Only plain files are accepted from a machine, because a link could point anywhere on this computer.
       files = Dir.glob(File.join(folder, id, "**/*"), File::FNM_DOTMATCH)
       keep(File.join(folder, id), id, node) if id.match?(ID) && files.all? { |file| plain?(file) }
     end
@@ -88,7 +88,7 @@ module RaidlabResults
     kind.file? || kind.directory?
   end
 
-  # Puts one result into the store, under its own name where that is free or is an unfinished copy of the same run.
+  # Puts one result into the store, under its own name if that is free or belongs to an unfinished copy of the same run.
   def keep(source, id, node)
     sum = sum_of(source)
     return if sum && here?(id, node, sum)

@@ -1,12 +1,12 @@
-# Base volumes: the copies of boxes in libvirt's storage on which machines' own disks lie.
+# Base volumes, which are the copies of boxes in libvirt's storage on which machines' own disks are based.
 
 require "rexml/document"
 
 module RaidlabVolumes
   module_function
 
-  # Vagrant-libvirt copies each new box into the pool and never removes one. What no machine lies on may go: older
-  # boxes, and a copy that was cut short, which the next machine would take for a whole one.
+  # vagrant-libvirt copies each new box into the pool and never removes one. Copies on which no machine is based may be
+  # removed. These are older boxes, and incomplete copies, which the next machine would treat as complete.
   def remove_old_bases(machine)
     client = machine.provider.driver.connection.client
     bases = /\A#{Regexp.escape(machine.config.vm.box.gsub('/', '-VAGRANTSLASH-'))}_vagrant_box_image_0_(\d+)_box\.img\z/

@@ -24,7 +24,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path, command: tupl
     for name in (own, "thesis.txt"):
         (folder / name).touch()
     answer = run(*command, str(folder), cwd=REPOSITORY, environment={"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert (answer.returncode, f"{folder} holds other files; next: name a new folder" in answer.stderr) == (2, True)
+    assert (answer.returncode, f"{folder} contains other files; next: give a new folder" in answer.stderr) == (2, True)
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(["mine", own, "thesis.txt"])
 
 
