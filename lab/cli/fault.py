@@ -259,7 +259,7 @@ def findings(
     store = campaigns.FindingStore(context.host)
     if name is None:
         if forget:
-            raise SpecError("--forget needs a finding", hint="name one: 'raidlab fault findings ID --forget'")
+            raise SpecError("--forget needs a finding", hint="give its id: 'raidlab fault findings ID --forget'")
         records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
         context.out(records, _table(records) if records else "no findings are stored")
         return

@@ -367,7 +367,7 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
     if not found:
         raise ResultError(
             f"nothing can be compared: {'; '.join(problems) or 'no result was specified'}",
-            hint="name results of the same experiment on two or more machines",
+            hint="give results of the same experiment on two or more machines",
         )
     context.out(
         {"problems": problems, "experiments": {name: _compare_plain(each) for name, each in found.items()}},

@@ -57,10 +57,10 @@ def reasons_against(
     elif disk is None:
         found.insert(0, "it is not a lab disk")
     elif device.size_bytes != disk.size_bytes:
-        found.insert(0, f"it has {device.size_bytes} bytes, and the lab's {disk.name} has {disk.size_bytes}")
+        found.insert(0, f"it has {device.size_bytes} bytes, but the lab's {disk.name} has {disk.size_bytes}")
     elif disk.kind is DiskKind.PHYSICAL and device.serial != disk.serial:
         # When real disks are plugged in again, they may swap their nodes.
-        found.insert(0, f"it has the serial '{device.serial}', and the lab's {disk.name} has '{disk.serial}'")
+        found.insert(0, f"it has the serial '{device.serial}', but the lab's {disk.name} has '{disk.serial}'")
     return tuple(found)
 
 

@@ -129,13 +129,13 @@ def _disturbed(cell: CellFacts) -> Iterator[Seen]:
         observed = f"fio was delayed: {cell.share_measured:.0%} of the requested time was measured"
         yield Seen(cell.name, observed, f"{LEAST_SHARE_MEASURED:.0%} or more")
     if cell.waited_fraction is not None and cell.waited_fraction > MOST_WAITED_FRACTION:
-        observed = f"the machine waited for a processor in {cell.waited_fraction:.0%} of the time"
+        observed = f"the machine waited for a processor for {cell.waited_fraction:.0%} of the time"
         yield Seen(cell.name, observed, f"{MOST_WAITED_FRACTION:.0%} at most")
 
 
 def _cell_warm_cache(cell: CellFacts) -> Iterator[Seen]:
     if cell.declared_cold and not cell.is_cold:
-        yield Seen(cell.name, "no cache was emptied before it", "unmount, drop_caches, mount")
+        yield Seen(cell.name, "caches were not emptied before it", "unmount, drop_caches, mount")
 
 
 CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
@@ -263,7 +263,6 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
 
 
 def _by_load(cells: Iterable[CellRecord]) -> dict[tuple[str, str, str], list[CellRecord]]:
-    """Group the repeats by array, workload and phase."""
     return grouped(cells, lambda cell: (cell.array, cell.workload, cell.phase))
 
 

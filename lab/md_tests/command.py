@@ -75,7 +75,8 @@ def md_tests(
     suite = find_suite(checkout)
     if resume and tests:
         raise SpecError(
-            "--resume cannot be combined with tests: it runs those that remain", hint="leave out the tests or --resume"
+            "--resume runs the remaining tests, so it takes no tests",
+            hint="leave out the tests or --resume",
         )
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="create it first")

@@ -254,7 +254,7 @@ def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
     if not target.is_embedded:
         if is_chosen:
             raise SpecError(
-                f"mdadm's tests do not run on {target}: they use every array and loop device of a machine",
+                f"mdadm's tests do not run on {target}, because they use every array and loop device of a machine",
                 hint="run them in an embedded kernel: --on uml:, or --on 'qemu:?kernel=6.12'",
             )
         target = Target(TargetKind.UML, text="uml:")

@@ -296,7 +296,7 @@ class _Disks:
         devices = [word for word in call.devices if not word.unknown]
         certain = tuple(word.text for word in devices if not word.has_glob)
         for device in [device for device, count in Counter(certain).items() if count > 1]:
-            seen = Seen(f"line {command.line}: {device}", f"is named twice as a member of {array}", "another disk")
+            seen = Seen(f"line {command.line}: {device}", f"is given twice as a member of {array}", "another disk")
             self._recipe.noticed.append((MEMBER_TWICE, seen))
         is_certain = not command.is_conditional and bool(call.names) and not call.names[0].unknown
         for device in certain:

@@ -38,7 +38,7 @@ def check(machine: FakeMachine, *nodes: str, disks: tuple[LabDisk, ...] = (lab_d
     [
         (
             machine_of(Device("ubda", size_bytes=SIZE + 512)),
-            f"it has {SIZE + 512} bytes, and the lab's disk01 has {SIZE}",
+            f"it has {SIZE + 512} bytes, but the lab's disk01 has {SIZE}",
         ),
         (machine_of(UBDA, mounts=MOUNT), "it is mounted on /mnt/data"),
         (machine_of(Device("ubda", entries=("ubda1", "ubda2"))), "it has partitions: ubda1, ubda2"),
@@ -88,7 +88,7 @@ def test_a_lab_disk_may_be_written_on(machine: FakeMachine) -> None:
 def test_a_physical_disk_is_known_by_its_serial_and_its_size() -> None:
     disks = (lab_disk(node="/dev/sdb", kind=DiskKind.PHYSICAL, serial="Y"),)
     check(machine_of(Device("sdb", serial="Y")), "/dev/sdb", disks=disks)
-    with pytest.raises(DeviceRefused, match="it has the serial 'X', and the lab's disk01 has 'Y'"):
+    with pytest.raises(DeviceRefused, match="it has the serial 'X', but the lab's disk01 has 'Y'"):
         check(machine_of(Device("sdb", serial="X")), "/dev/sdb", disks=disks)
     with pytest.raises(DeviceRefused, match=f"it has {SIZE * 2} bytes"):
         check(machine_of(Device("sdb", size_bytes=SIZE * 2, serial="Y")), "/dev/sdb", disks=disks)
