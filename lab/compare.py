@@ -392,12 +392,12 @@ class PlatformComparison:
 
 
 def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
-    """Map each experiment to its platforms; only results of the same experiment are comparable."""
+    """Map each experiment to its platforms. Only results of the same experiment are comparable."""
     return grouped(platforms, lambda platform: platform.record.experiment)
 
 
 def platform_of(record: ResultRecord) -> Platform:
-    """Make the platform of a record; its name describes the machine and the disks."""
+    """Make the platform of a record. Its name describes the machine and the disks."""
     return Platform(platform_words(record), record, bad_repeats(record))
 
 
@@ -442,11 +442,11 @@ _DISTINCTIONS: tuple[Callable[[ResultRecord], str], ...] = (
     lambda record: f"kernel {record.conditions.kernel_release}",
     lambda record: f"{record.conditions.cpu_count} processors",
 )
-"""Properties that distinguish platforms with the same name, the most informative first."""
+"""Properties that distinguish platforms with the same name, with the most informative ones first."""
 
 
 def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
-    """Make the names unique by appending to equal names the properties that differ, or the id of the result."""
+    """Make the names unique. Equal names get the properties that differ, or else the id of the result, as a suffix."""
     named = []
     for platform in platforms:
         twins = [other.record for other in platforms if other.name == platform.name]
@@ -456,7 +456,7 @@ def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
 
 
 def _distinction(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
-    """Return properties that distinguish this result from its twins; its id if no properties do."""
+    """Return properties that distinguish this result from its twins, or its id if none do."""
     differing = [distinction for distinction in _DISTINCTIONS if len({distinction(each) for each in twins}) > 1]
     for chosen in (*([each] for each in differing), differing):
         words = [tuple(distinction(each) for distinction in chosen) for each in twins]

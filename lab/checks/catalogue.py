@@ -153,7 +153,7 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
-    """The array has a write-intent bitmap; with ``present = false``, it has none."""
+    """The array has a write-intent bitmap. With ``present = false``, it has none."""
 
     present: bool = True
 
@@ -254,7 +254,7 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
-    """The bad-block list of the disk has entries; with ``present = false``, it has none."""
+    """The bad-block list of the disk has entries. With ``present = false``, it has none."""
 
     disk: str
     present: bool = True
@@ -767,7 +767,7 @@ class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
-    """An array with the data is running; with ``is_there = false``, none is."""
+    """An array with the data is running. With ``is_there = false``, none is."""
 
     is_there: bool = True
 

@@ -38,7 +38,7 @@ class Figure(StrEnum):
     P99 = "p99"
 
     def of(self, figures: DirectionFigures) -> float | None:
-        """Return this figure of one direction in I/Os per second, bytes per second or seconds; None if missing."""
+        """Return this figure of one direction in I/Os per second, bytes per second or seconds, or None if missing."""
         return {
             Figure.IOPS: figures.iops,
             Figure.BANDWIDTH: figures.bandwidth_bytes_per_second,

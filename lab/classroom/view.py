@@ -487,7 +487,7 @@ def cautions(found: ClassView) -> Iterator[str]:
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Return a note if a built-in drill was not run from its original file, or if this is unknown; otherwise ``""``."""
+    """Return a note if a built-in drill was not run from its original file, or if this is unknown, or else ``""``."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""

@@ -1,4 +1,4 @@
-"""Clocks, and the client's wait loop: a bounded poll that reports its last observation.
+"""Clocks, and the client's wait loop, which is a bounded poll that reports its last observation.
 
 No other module of the client calls ``time.sleep``. tests/unit/test_shape.py lists the loops that pause by other means.
 """

@@ -331,7 +331,7 @@ def changed(workload: Workload, **changes: object) -> Workload:
 
 
 def _recipe_problems(workload: Workload) -> Iterator[str]:
-    """Yield the violations in a recipe; ``{filename}`` is the placeholder of its target."""
+    """Yield the violations in a recipe. ``{filename}`` is the placeholder of its target."""
     if workload.program is LoadProgram.DD:
         program, *operands = COUNT.sub(r"\1", workload.recipe).split() or [""]
         if program != "dd":
