@@ -21,8 +21,8 @@ def capacity(
         list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T. By default, the sizes of the free disks are used.")
     ] = None,
     *,
-    reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,
-    chunk: Annotated[str | None, Parameter(help="Such as 64K; default: 128K.")] = None,
+    reference: Annotated[int | None, number(DiskCount, help="The same as for 'array create --level adapt5'.")] = None,
+    chunk: Annotated[str | None, Parameter(help="A size such as 64K. The default is 128K.")] = None,
 ) -> None:
     """Show the capacity of disks of different sizes under each system, without changing anything."""
     from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, compare_systems, disks_of_sizes

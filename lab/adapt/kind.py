@@ -121,7 +121,7 @@ class FoundVolume(FoundArray):
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
     """Return the volumes that the labels describe.
 
-    If several volumes that could be started have the same name, only the one with the lowest UUID can be.
+    If several volumes that could be started have the same name, only the one with the lowest UUID can be started.
     """
     by_volume: dict[str, dict[str, Label]] = {}
     for node, label in labels.items():
@@ -286,8 +286,8 @@ class VolumeArray(ArrayStatus):
     unit: ClassVar[str] = "disk"
     waits_words: ClassVar[str] = "rebuild is paused"
     cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
-    """Add each operation that ``Volume`` does not implement, so that ``Array`` refuses it. ``_unless_allowed`` in
-    lab.actions.arrays disables the keys of the verbs that need such an operation.
+    """Operations that ``Volume`` does not implement. ``Array`` refuses these. ``_unless_allowed`` in lab.actions.arrays
+    disables the keys of the verbs that need such an operation.
     """
 
     label: Label

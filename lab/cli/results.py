@@ -282,7 +282,7 @@ def compare(
     ] = False,
     allow: Annotated[
         list[str] | None,
-        Parameter(negative="", help=f"A difference to allow: {', '.join(CONDITIONS)} or all. Repeatable."),
+        Parameter(negative="", help=f"A difference to allow: {', '.join(CONDITIONS)} or all. May be repeated."),
     ] = None,
     margin: Annotated[float, number(Margin, help="Ratios this close to 1 count as no difference.")] = DEFAULT_MARGIN,
 ) -> None:

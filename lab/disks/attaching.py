@@ -54,9 +54,10 @@ def kernel_power_step(disk: LabDisk, why: str) -> Step:
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Map disks by name to the checksum of their content that their driver reports. In real time, none does.
+    """Map disks by name to the checksums of their content.
 
-    The checksums take no virtual time, and one second of this computer's time for each 300 MiB of data.
+    Only drivers in virtual time report checksums. Computing one takes no virtual time, but it takes one second of this
+    computer's time for each 300 MiB of data.
     """
     found = {}
     for disk in disks if machine.facts.is_virtual_time else ():

@@ -164,7 +164,7 @@ class Guard:
     def check_blank(self, nodes: Iterable[str], *, members: Collection[str] = ()) -> None:
         """Raise DeviceRefused if disks are in use or carry any signature (see ``carried``).
 
-        Disks that were never written to are not examined. On ``members``, the metadata of an array are allowed.
+        Disks that were never written to are not examined. On ``members``, the metadata of an array is allowed.
         """
         nodes = tuple(filter(self.can_hold_data, nodes))
         if not nodes:

@@ -29,7 +29,7 @@ _OLD_RESERVED_BYTES = 65536
 
 
 def old_place(size: int) -> int:
-    """Return where metadata of version 0.90 begin on a device of this size (MD_NEW_SIZE_SECTORS, linux/raid/md_p.h)."""
+    """Return where metadata 0.90 begins on a device of this size (MD_NEW_SIZE_SECTORS, linux/raid/md_p.h)."""
     return size - size % _OLD_RESERVED_BYTES - _OLD_RESERVED_BYTES
 
 

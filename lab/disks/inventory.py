@@ -286,8 +286,9 @@ class DiskEnds:
 
 
 LAST_BYTES = 16 * 1024
-"""Number of bytes that are examined at the end of a device. Metadata of version 1.0 begin at most 12 KiB before the
-end, and those of BIOS RAIDs and of GPT are nearer to it."""
+"""Number of bytes that are examined at the end of a device. Metadata of version 1.0 begins at most 12 KiB before the
+end, and that of BIOS RAIDs and of GPT is nearer to it.
+"""
 
 
 def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[str, DiskEnds]:

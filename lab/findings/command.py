@@ -29,8 +29,8 @@ app = App(name="findings")
 def run(
     *scripts: Annotated[Path, Parameter(help="Scripts such as docs/findings/*.sh.")],
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The record of the runs, as JSON.")] = None,
-    kernel: Annotated[tuple[str, ...], Parameter(help="A kernel, as in 'qemu:?kernel=6.12'; repeatable.")] = (),
-    mdadm: Annotated[tuple[str, ...], Parameter(help="An mdadm, as in 'uml:?mdadm=4.4'; repeatable.")] = (),
+    kernel: Annotated[tuple[str, ...], Parameter(help="A kernel, as in 'qemu:?kernel=6.12'. May be repeated.")] = (),
+    mdadm: Annotated[tuple[str, ...], Parameter(help="An mdadm, as in 'uml:?mdadm=4.4'. May be repeated.")] = (),
     repeat: Annotated[int, number(RepeatCount, help="The number of runs of each script on each machine.")] = 5,
     limit: Annotated[float, number(Seconds, help="Time limit of a run by the machine's clock, in seconds.")] = 300.0,
 ) -> int:

@@ -481,7 +481,7 @@ class _Walk:
         self._go_on(columns, slots, now)
 
     def _go_on(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Set members to up, and draw their remaining lifetimes."""
+        """Mark members as up, and draw their remaining lifetimes."""
         arrays = self._arrays
         arrays.state[slots, columns] = UP
         if arrays.pulled is not None:

@@ -164,7 +164,10 @@ class Terminal:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hang up, as when a window is closed. The session gets SIGHUP and, two seconds later, what is left SIGKILL."""
+        """Hang up, as when a window is closed.
+
+        The session gets SIGHUP, and what is left of it after two seconds gets SIGKILL.
+        """
         with contextlib.suppress(MachineLost):
             self._machine.stop_request(self._pending, _SIGHUP)
 

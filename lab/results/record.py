@@ -291,7 +291,7 @@ Kind = TypeVar("Kind")
 
 
 def refuse_newer(source: object, what: str, version: int, known: int) -> None:
-    """Raises ResultError if the format of a file is newer than ``known``, the newest that this version supports."""
+    """Raise ResultError if the format of a file is newer than ``known``, the newest that this version supports."""
     if version > known:
         raise ResultError(
             f"'{source}' has {what} format {version}; this raidlab supports formats up to {known}",

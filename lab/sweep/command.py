@@ -48,7 +48,7 @@ def sweep(
     ] = False,
     dashboard: Annotated[str, Parameter(help=_PAGES_HELP)] = NONE,
     allow: Annotated[
-        list[str] | None, Parameter(negative="", help="A lint rule that may be violated. Repeatable.")
+        list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
     ] = None,
 ) -> int:
     """Measure every combination of a sweep's axes, each on a separate machine, and show the results.

@@ -280,7 +280,7 @@ def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
 
 
 def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
-    """Raises SpecError if a disk has a rate of 0."""
+    """Return the members as servers. Raises SpecError if a disk has a rate of 0."""
     if any(min(disk.random_read_iops, disk.random_write_iops) <= 0 for disk in disks):
         raise SpecError("a disk cannot have a rate of 0 I/Os per second", hint="measure the disks again")
     return tuple(

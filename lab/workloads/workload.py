@@ -95,7 +95,7 @@ def plays(name: str, value: str) -> bool:
 
 
 def require_permitted(problems: Iterable[str], what: str) -> None:
-    """Raises SpecError with the first problem, if there is one."""
+    """Raise SpecError with the first problem, if there is one."""
     for problem in problems:
         raise SpecError(
             f"{what} would not be run: {RULE}: {problem}",
