@@ -149,7 +149,7 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
     if left := len(problems) - len(listed):
         listed.append(f"and {left:,} more")
     lines = "".join(f"\n  - {each}" for each in listed)
-    raise SpecError(f"'{shortened(source, 200)}' has invalid keys or values:{lines}", hint="fix the keys named above")
+    raise SpecError(f"'{shortened(source, 200)}' has invalid keys or values:{lines}", hint="fix the keys listed above")
 
 
 _PROSE = frozenset({"title", "question", "why", "defects"})

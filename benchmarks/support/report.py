@@ -45,7 +45,9 @@ def asked(smoke: Options, argv: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(
         description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--smoke", action="store_true", help="only see that the script works, with the smallest values")
+    parser.add_argument(
+        "--smoke", action="store_true", help="check only that the script works, with the smallest values"
+    )
     for name, hint in get_type_hints(made, include_extras=True).items():
         kind, about = (get_args(hint) if get_origin(hint) is Annotated else (hint, ""))[:2]
         usual = getattr(made(), name)
@@ -76,7 +78,7 @@ def _value(kind: object, text: str) -> object:
     except ValueError:
         number = 0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0 of type {getattr(kind, '__name__', kind)}")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 of type {getattr(kind, '__name__', kind)}")
     return number
 
 
@@ -127,7 +129,9 @@ class StoredPoints(list[T]):
         end = time.monotonic() + 60 * minutes
         for number, each in enumerate(missing):
             if time.monotonic() > end:
-                sys.exit(f"{len(missing) - number} measurements are left: run again with the same file of points")
+                sys.exit(
+                    f"{len(missing) - number} measurements are left; run the script again with the same file of points"
+                )
             self.add(one(each))
             notice(f"{number + 1} of {len(missing)}: {self[-1]}")
 

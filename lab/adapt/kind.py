@@ -675,7 +675,7 @@ class Volume(Array):
         if found.refusal:
             raise ArrayError(
                 f"array {self.name} cannot be started: {found.refusal}",
-                hint=f"attach the missing disks, or remove it with 'raidlab array destroy {self.name}'",
+                hint=f"attach the missing disks, or remove the array with 'raidlab array destroy {self.name}'",
             )
         return found.start_plan(self.arrays.machine)
 

@@ -209,7 +209,7 @@ def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
         yield Step(
             # Without udev, dmsetup itself creates the nodes in /dev/mapper.
             ("dmsetup", "--verifyudev", "create", *made.arguments),
-            "Cuts disks into slices, one for each array that a disk is in; pieces used together are placed together.",
+            "Cuts disks into slices, one for each array that a disk is in. Pieces used together are placed together.",
             ("dmsetup", "remove", *made.names),
             writes_devices=tuple(nodes.values()),
             stdin_text=made.text,
@@ -218,7 +218,7 @@ def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
 
 def _remove_slices(label: Label, disks: Iterable[int]) -> Step:
     slices = [slice_name(label.name, disk, window) for disk in disks for window in slices_on(label, disk)]
-    return Step(("dmsetup", "remove", *slices), "Removes the slices; what was written to them stays on the disks.")
+    return Step(("dmsetup", "remove", *slices), "Removes the slices. What was written to them stays on the disks.")
 
 
 def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_clean: bool) -> Step:

@@ -60,7 +60,7 @@ def handout(
     what: Annotated[Literal["keys", "lessons"], Parameter(help="A card of the app's keys, or sheets for lessons.")],
     *lessons: Annotated[str, Parameter(help="Lessons by number or id; by default, all of them.")],
     to: Annotated[Path, Parameter(help="The .html file to write, which you can print from a browser.")],
-    seed: Annotated[str, Parameter(help="The word that varies the lessons, as for 'raidlab lesson start'.")] = "",
+    seed: Annotated[str, Parameter(help="The seed of the lessons' values, as for 'raidlab lesson start'.")] = "",
     language: Annotated[str, Parameter(help="Language of the lessons that have a translation.")] = "en",
 ) -> None:
     """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""

@@ -82,7 +82,7 @@ def run(
     """
     context = current()
     if bool(names) == every:
-        raise SpecError("no scenario was specified", hint="name scenarios ('raidlab fault list'), or use --all")
+        raise SpecError("no scenario was specified", hint="specify scenarios (see 'raidlab fault list'), or use --all")
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
@@ -157,13 +157,13 @@ ALL = "all"
 def campaign(
     *,
     seeds: Annotated[
-        int | None, number(PointCount, help="Number of histories: 1000 unless --minutes is given.")
+        int | None, number(PointCount, help="Number of histories. The default is 1000 unless --minutes is given.")
     ] = None,
     minutes: Annotated[float | None, number(Seconds, help="Stop after this many minutes.")] = None,
     first: Annotated[int, number(Seed, help="The first seed.")] = 1,
-    level: Annotated[str, Parameter(help="Only this level: 1, 4, 5, 6 or 10.")] = "",
+    level: Annotated[str, Parameter(help="Test only this level: 1, 4, 5, 6 or 10.")] = "",
     policy: Annotated[
-        str, Parameter(help="Only this consistency policy: resync, bitmap, ppl, journal or write-back.")
+        str, Parameter(help="Test only this consistency policy: resync, bitmap, ppl, journal or write-back.")
     ] = "",
     planted: Annotated[
         str, Parameter(help="Plant this bug in md, and stop when it is found; 'all' plants each bug in turn.")
@@ -250,7 +250,7 @@ def _table(records: tuple[campaigns.FindingRecord, ...]) -> str:
 
 @app.command
 def findings(
-    name: Annotated[str | None, Parameter(help="A finding; without one, all stored findings are listed.")] = None,
+    name: Annotated[str | None, Parameter(help="A finding. By default, all stored findings are listed.")] = None,
     *,
     forget: Annotated[bool, flag("Remove the finding.")] = False,
 ) -> None:
@@ -290,7 +290,7 @@ def replay(
     *,
     times: Annotated[
         int | None,
-        number(PointCount, help="How often to replay it: by default once, or 10 times on a stock kernel."),
+        number(PointCount, help="How often to replay it. The default is once, or 10 times on a stock kernel."),
     ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")

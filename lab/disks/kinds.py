@@ -84,7 +84,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         if not 0 < len(self.zones) <= MAX_ZONES:
-            raise ValueError(f"a drive has 1 to {MAX_ZONES} zones")
+            raise ValueError(f"a drive must have 1 to {MAX_ZONES} zones")
 
     @property
     def revolution_seconds(self) -> float:
@@ -151,7 +151,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         if (self.mechanics is None) == (self.service_milliseconds <= 0):
-            raise ValueError("a drive has either service_milliseconds or mechanics")
+            raise ValueError("a drive must have either service_milliseconds or mechanics")
 
     @property
     def service_seconds(self) -> float:

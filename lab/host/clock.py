@@ -86,4 +86,4 @@ def wait_for(
             return seen
         if is_last:
             raise WaitTimedOut(f"waited {timeout_seconds:g} s for {what}; last seen: {seen}", hint=hint)
-    raise AssertionError("polls() ended without a last poll")
+    raise AssertionError("polls() never yielded True, which marks the last poll")
