@@ -1,6 +1,6 @@
 """The tree of all errors. Each message says what failed and on which object, and ``hint`` says what to do next.
 
-Library code raises these errors and never prints or exits; ``lab.cli`` maps ``exit_code`` to the exit status.
+Library code raises these errors and never prints or exits. ``lab.cli`` maps ``exit_code`` to the exit status.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def until_wait(self) -> tuple[Plan, Step | None, Plan]:
-        """Three plans: the steps before the first step that only waits, that step, and the rest."""
+        """The steps before the first step that only waits, that step, and the remaining steps."""
         number = next((index for index, step in enumerate(self.steps) if step.only_waits), None)
         if number is None:
             return self, None, Plan(self.title)

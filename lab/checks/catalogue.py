@@ -675,7 +675,7 @@ class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fie
 
     became: SuperblockIs
     disks: str = ""
-    """The disks, such as ``disk01,disk02``; by default, those of the array that had the data when the drill began."""
+    """The disks, such as ``disk01,disk02``, or else those of the array that had the data when the drill began."""
     at_least: int = 1
 
     def holds(self, seen: DrillEnd) -> bool:

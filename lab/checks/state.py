@@ -172,7 +172,7 @@ class DrillEnd:
     damaged_parity: int = 0
     """Number of the members' parity blocks that were correct when the drill began and are wrong now."""
     data_uuid: str = ""
-    """UUID of the array that had the data when the files were complete; empty if unknown."""
+    """UUID of the array that had the data when the files were complete, or an empty string if unknown."""
 
     @property
     def data_members(self) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class CheckedState:
     nodes: Mapping[str, str] = field(default_factory=dict)
     """The device of each disk, by disk name."""
     marks: Mapping[str, LastVerdict | None] = field(default_factory=dict)
-    """The outcome of the last verify for each array with known data, by array name; None before the first verify."""
+    """The outcome of the last verify for each array with known data, by array name, or None before the first verify."""
     events: frozenset[tuple[str, str, str]] = frozenset()
     """Kind, array and disk of each event during this step. The disk is empty if the event does not concern a disk."""
     written_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class CheckedState:
     """When the step began, in ISO 8601. Earlier verifies do not count."""
     deep: DeepState = DeepState()
     drill: DrillEnd | None = None
-    """The final state of a drill; None outside a drill."""
+    """The final state of a drill, or None outside a drill."""
 
     def member(self, array: str, disk: str) -> MemberStatus | None:
         """Return the member on a disk, or None if the array is not running or the disk is not a member."""

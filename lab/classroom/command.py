@@ -58,12 +58,12 @@ _PAGE_CHARACTERS = 2900
 
 def handout(
     what: Annotated[Literal["keys", "lessons"], Parameter(help="A card of the app's keys, or sheets for lessons.")],
-    *lessons: Annotated[str, Parameter(help="Lessons by number or id; by default, all of them.")],
+    *lessons: Annotated[str, Parameter(help="Lessons by number or id. By default, all of them are included.")],
     to: Annotated[Path, Parameter(help="The .html file to write, which you can print from a browser.")],
     seed: Annotated[str, Parameter(help="The seed of the lessons' values, as for 'raidlab lesson start'.")] = "",
     language: Annotated[str, Parameter(help="Language of the lessons that have a translation.")] = "en",
 ) -> None:
-    """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
+    """Write a page for printing that contains the app's keys, or lessons without their answers."""
     context = current()
     if what == "keys" and (lessons or seed):
         raise SpecError(

@@ -56,7 +56,7 @@ def _share(folder: str) -> float:
 PLUGIN = Plugin(
     (
         Command("class", _class, "Show what a class measured and practised, from a folder of bundles."),
-        Command("handout", _handout, "Write pages to print: keys or lessons."),
+        Command("handout", _handout, "Write pages with keys or lessons for printing."),
         Exporter("", _export),
         ResultFormat(_SUFFIX, _read, _write),
         DrillLosses(_share),

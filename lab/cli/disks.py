@@ -181,7 +181,7 @@ def add(
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
     count: Annotated[int, number(DiskCount, help="Number of disks.")] = 1,
     size: Annotated[str, Parameter(help="Size of each disk, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
-    model: Annotated[str | None, Parameter(help="Drive model of a spindle; 'raidlab disks models' lists them.")] = None,
+    model: Annotated[str | None, Parameter(help="Drive model of a spindle (see 'raidlab disks models').")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,
 ) -> None:
     """Add disks to the lab."""

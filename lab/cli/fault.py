@@ -166,7 +166,7 @@ def campaign(
         str, Parameter(help="Test only this consistency policy: resync, bitmap, ppl, journal or write-back.")
     ] = "",
     planted: Annotated[
-        str, Parameter(help="Plant this bug in md, and stop when it is found; 'all' plants each bug in turn.")
+        str, Parameter(help="Plant this bug in md, and stop when it is found. 'all' plants each bug in turn.")
     ] = "",
     resume: Annotated[str | None, Parameter(help="Continue a campaign: its id, or 'latest'.")] = None,
     shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,

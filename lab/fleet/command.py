@@ -61,7 +61,7 @@ def fleet(
         int | None, number(TrialCount, help="Number of arrays to simulate. More arrays give narrower intervals.")
     ] = None,
     seed: Annotated[int | None, number(Seed, help="Seed of the random numbers, 0 or more.")] = None,
-    workers: Annotated[int | None, number(JobCount, help="Number of processes; by default, one per processor.")] = None,
+    workers: Annotated[int | None, number(JobCount, help="Number of processes (default: one per processor).")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Show how often a fleet of arrays loses data over the years, how much, and why.

@@ -116,7 +116,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     """Time from a failure until it is noticed and, if a spare is available, the rebuild begins."""
     spares: int = 0
     replenish_hours: float = 0.0
-    """Time until a used spare is replaced; without spares, until the failed drive is replaced."""
+    """Time until a used spare or, without spares, the failed drive is replaced."""
 
     defects_per_hour: float = 0.0
     """Rate of latent defects of one drive."""
@@ -262,7 +262,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     result: Name | None = None
     """A stored raidlab result, whose rebuild rates apply to the whole drive."""
     array: Name | None = None
-    """An array of the result; if omitted, all of its arrays."""
+    """An array of the result, or None for all of its arrays."""
     shares_rate: bool = False
 
     def __post_init__(self) -> None:
@@ -297,7 +297,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     detection_hours: HoursOrZero = 0.0
     spares: Annotated[int, msgspec.Meta(ge=0, le=8)] = 0
     replenish_hours: HoursOrZero = 0.0
-    """Time until a used spare is replaced; without spares, until the failed drive is replaced."""
+    """Time until a used spare or, without spares, the failed drive is replaced."""
 
 
 class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

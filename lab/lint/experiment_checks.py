@@ -226,7 +226,7 @@ class BesideTheory:
     share: Estimate
     """Measured ÷ predicted."""
     limiters: tuple[str, ...] = ()
-    """Possible causes, with the best supported ones first; empty if the figure agrees with theory."""
+    """The possible causes, with the best supported ones first, or none if the figure agrees with theory."""
 
     @property
     def is_off(self) -> bool:

@@ -322,7 +322,7 @@ class FioJob:
     reaches: list[tuple[str, str]] = field(default_factory=list)
     """Each access outside the job that is not due to an option of a job, as its location and the means of access."""
     files: list[str] = field(default_factory=list)
-    """Job files named on a command line; ``-`` is standard input."""
+    """Job files given on a command line. ``-`` is standard input."""
     has_jobs: bool = False
     """Whether there are any jobs, here or in an included file."""
 

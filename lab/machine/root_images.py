@@ -3,10 +3,8 @@
 Root images are for computers without these programs, and for architectures other than the computer's. ``make
 root-image`` builds the files in the folder:
 
-    vmlinuz        the kernel
-    initramfs.gz   busybox, and the modules that are needed to mount the system
-    root.squashfs  the system, with all modules; never written to
-    image.json     ImageFacts
+    vmlinuz        the kernel initramfs.gz   busybox, and the modules that are needed to mount the system root.squashfs
+    the system, with all modules, which is never written to image.json     ImageFacts
 
 Init and agent are not in the image. The running raidlab adds them, in an archive before the initramfs.
 """

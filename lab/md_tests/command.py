@@ -45,7 +45,7 @@ def md_tests(
     checkout: Annotated[
         Path, Parameter(help="Folder with mdadm's sources. mdadm must be built there, unless --on specifies one.")
     ],
-    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*' (default: all tests).")],
+    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'. The default is all tests.")],
     list_tests: Annotated[
         bool, Parameter(name="--list", negative="", help="List the tests and their known failures, and run none.")
     ] = False,

@@ -80,7 +80,7 @@ class EndOfTest:
     console: str = ""
     """Kernel messages during the test."""
     machine_seconds: float | None = None
-    """Duration by the machine's clock; None if the machine was lost."""
+    """Duration by the machine's clock, or None if the machine was lost."""
     computer_seconds: float = 0.0
 
 
@@ -96,7 +96,7 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     kernel: tuple[str, ...] = ()
     """The first lines of the kernel's complaints during the test (WARNING, BUG, Oops, panic, hung tasks)."""
     machine_seconds: float | None = None
-    """Duration by the machine's clock; None if the machine was lost."""
+    """Duration by the machine's clock, or None if the machine was lost."""
     computer_seconds: float = 0.0
     last_lines: tuple[str, ...] = ()
     """The end of the log, if the test did not pass."""

@@ -165,7 +165,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     addresses: Word = ""
     """Fingerprint of a random load's addresses (lab.workloads.jobs), empty for other loads and in older records."""
     waited_fraction: Figure | None = None
-    """Fraction of the time in which the machine was runnable but its processor did other work; None if unknown."""
+    """Fraction of the time in which the machine was runnable but its processor did other work, or None if unknown."""
     disturbed_before: SizeBytes = 0
     """Number of earlier measurements of this cell that were discarded because the computer was doing other work."""
     predicted_iops: Figure | None = None

@@ -138,7 +138,7 @@ class Estimate:
 
     @property
     def half_width_fraction(self) -> float:
-        """Half the interval's width as a fraction of the median; infinite for a single sample and for a median of 0."""
+        """Half the interval's width as a fraction of the median, or infinity for a single sample or a median of 0."""
         if self.n < 2 or self.median == 0:
             return math.inf
         return (self.high - self.low) / 2 / abs(self.median)
@@ -340,7 +340,7 @@ class RatioOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome. If it is undecided, ``reason`` says why; otherwise, ``reason`` is empty."""
+    """An outcome, and the ``reason`` if it is undecided. Otherwise, ``reason`` is empty."""
 
     outcome: RatioOutcome
     reason: str = ""

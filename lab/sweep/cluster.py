@@ -67,7 +67,7 @@ def require_dask() -> None:
         import distributed  # noqa: F401
     except ImportError:
         raise RequirementMissing("sweeps are distributed by Dask, which is not installed", hint=INSTALL) from None
-    # Dask's log messages are for its developers; raidlab reports errors itself.
+    # Dask's log messages are for its developers, because raidlab reports errors itself.
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

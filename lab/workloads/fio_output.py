@@ -404,7 +404,7 @@ class LiveFeed:
     """
 
     cut: WindowCut | None = None
-    """The measured interval; None for the whole run."""
+    """The measured interval, or None for the whole run."""
     block_bytes: int | None = None
     """The size of every request, or None if sizes differ. fio itself reports only that of the last of several jobs."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)

@@ -245,7 +245,7 @@ class Invocation:
     """Expected runtime, or 0 if fio ends once it has covered its file."""
     writes: bool
     window: MeasuredWindow | None = None
-    """The measured interval; None for the whole run."""
+    """The measured interval, or None for the whole run."""
     traces: tuple[str, ...] = ()
     """The trace of each job, sent on standard input before the job file and stored in files before fio starts."""
 

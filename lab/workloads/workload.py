@@ -249,7 +249,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) if values are inconsistent."""
 
     id: str
-    """Name on the command line and in results; also the name of the fio job."""
+    """Name on the command line, in results and of the fio job."""
     title: str
     shows: str
     """What students learn from the workload, in one sentence."""
