@@ -74,10 +74,7 @@ def md_tests(
     context = current()
     suite = find_suite(checkout)
     if resume and tests:
-        raise SpecError(
-            "--resume runs the remaining tests, so it takes no tests",
-            hint="leave out the tests or --resume",
-        )
+        raise SpecError("--resume runs the remaining tests, so it takes no tests", hint="omit the tests or --resume")
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="create it first")
     chosen = chosen_tests(suite, tests)

@@ -99,7 +99,7 @@ def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.C
     [
         (["00a"], 3, "mdadm and mdmon must first be built in"),
         (["00aa"], 2, "did you mean '00a'?"),
-        (["00a", "--resume"], 2, "--resume cannot be combined with tests"),
+        (["00a", "--resume"], 2, "so it takes no tests"),
         (["--output", "nowhere/at/all.md"], 2, "there is no folder"),
         (["--computer-limit", "0"], 2, "--computer-limit"),
     ],
