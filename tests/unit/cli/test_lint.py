@@ -52,7 +52,7 @@ def test_the_results_of_a_bundle_are_read(tmp_path: Path, typed: Typed) -> None:
 
 
 def test_a_rule_is_explained(typed: Typed) -> None:
-    assert "Parity of zeros is zero" in typed("lint", "--explain", "zero-data").out
+    assert "parity of zeros is zero" in typed("lint", "--explain", "zero-data").out
     assert "shared-backing-disk" in typed("lint").out
 
 

@@ -591,7 +591,7 @@ def fault(*words: str) -> int:
         (("campaign", "--seeds", "0"), "seeds"),
         (("replay", "c9-7"), "version 9"),
         (("findings", "c1-8"), "no finding 'c1-8' is stored"),
-        (("findings", "--forget"), "name one"),
+        (("findings", "--forget"), "give its id"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_machine(

@@ -89,6 +89,6 @@ def test_the_programs_load_the_libraries_that_were_fetched_with_them(store: Path
 def test_packages_without_a_loader_are_refused(store: Path) -> None:
     work = store / ".fetch-1"
     work.mkdir()
-    with pytest.raises(LabError, match="lack a dynamic loader"):
+    with pytest.raises(LabError, match="contains a dynamic loader"):
         packaged_mdadms().install(cast(Apt, FakeApt(has_loader=False)), "4.6-3", work)
     assert not (store / "4.6-3").exists()
