@@ -377,7 +377,7 @@ class Draft:
 
     @property
     def chunk_bytes(self) -> int:
-        """The chosen chunk, or the default of the kind. It has no effect at levels without chunks."""
+        """The chosen chunk size, or the default of this kind of array. It has no effect at levels without chunks."""
         default = self.kind.default_chunk_bytes
         return dict(self.chunks).get(default, default)
 

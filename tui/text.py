@@ -1,4 +1,4 @@
-"""The text mode, which is the app in plain lines, without screens or animation, for screen readers and the like.
+"""The text mode: the app as plain lines of text, without screens or animation, for example for screen readers.
 
 Each event is one sentence. ``?`` lists the possible actions, which have the same keys as in the app, each followed by
 Enter. Building has its own dialog, and drills have their own commands. Experiments, results and lessons are ``raidlab``

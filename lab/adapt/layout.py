@@ -43,7 +43,7 @@ class Tier:
 
 
 def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
-    """Cut disks of ``lines`` lines into tiers, from the rows that all disks have to those of the largest only."""
+    """Divide disks into tiers of rows. ``lines`` is each disk's number of rows. The first tier is on all disks."""
     found = []
     low = 0
     for high in sorted(set(lines)):

@@ -69,7 +69,7 @@ def one_from_q(q: bytes, others: Mapping[int, bytes], power: int) -> bytes:
 
 
 def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tuple[int, int]) -> tuple[bytes, bytes]:
-    """Compute the two parts whose weights are 2**power for these powers, from P, Q and all other data."""
+    """Compute two lost parts, with the weights 2**power, from P, Q and ``others``, the other data by their powers."""
     length = len(p)
     p_left = exclusive_or((p, *others.values()), length)
     q_left = exclusive_or((q, q_of(others, length)), length)

@@ -259,7 +259,7 @@ def install_drive(machine: Machine, plugin: str) -> None:
         hint = f"install {PACKAGES} there (provision/host/setup.sh lab does so here)"
         if error.status == _NO_COMPILER:
             raise ToolMissing(
-                f"{machine.facts.target} has no C compiler, which drives with mechanics need", hint=hint
+                f"{machine.facts.target} has no C compiler, which is needed to emulate mechanical drives", hint=hint
             ) from error
         if "nbdkit-plugin.h" in error.stderr_tail:
             raise ToolMissing(f"nbdkit's headers are not installed on {machine.facts.target}", hint=hint) from error

@@ -241,7 +241,7 @@ class LabFolder:
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
         """Return the file disks with their nodes.
 
-        The nodes are those in ``nodes``, by serial, or /dev/ubda and so on in User Mode Linux.
+        ``nodes`` are device nodes by serial. A disk without an entry has User Mode Linux's node, such as /dev/ubda.
         """
         return tuple(
             LabDisk(

@@ -595,7 +595,7 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     if used := _use_of(session, lesson):
         raise LessonError(
             f"lesson {lesson.id} starts with a blank lab, but {used}",
-            hint="the same command with --reset makes all disks blank, and deletes their data",
+            hint="repeat the command with --reset, which makes all disks blank and deletes their data",
         )
 
 

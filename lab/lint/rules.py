@@ -75,7 +75,7 @@ def find_rule(name: str) -> LintRule:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a check observed, as an object, the state of that object, and the state that is required."""
+    """What a check observed: an object, the object's state, and the state that is required."""
 
     subject: str
     observed: str

@@ -418,7 +418,7 @@ def shown_files(options: EmbeddedOptions) -> list[str]:
     shown = [*options.shown, *filter(None, [options.mdadm])]
     for path in shown:
         if not os.access(path, os.F_OK):
-            raise SpecError(f"'{path}' does not exist, so the machine cannot see it", hint="give an existing path")
+            raise SpecError(f"'{path}' does not exist", hint="give an existing path")
         if path.resolve() == Path("/"):
             raise SpecError("'/' cannot be shown to the machine", hint="give the path of one file or folder")
         if not os.access(path, os.R_OK):

@@ -304,7 +304,7 @@ class RatioTest:
 
 
 def smallest_p_value(first: int, second: int | None) -> float:
-    """Return the smallest two-sided p-value for ``first`` pairs, or for ``first`` and ``second`` separate samples."""
+    """Return the smallest two-sided p-value that so many pairs, or separate samples of these sizes, can give."""
     outcomes = 2**first if second is None else math.comb(first + second, first)
     return min(1.0, 2 / outcomes)
 
