@@ -424,7 +424,17 @@ class Frontend:
 
     def run_plan(self, plan: Plan, *, on_done: Callable[[], object] = lambda: None) -> None:
         """Run a plan, and call ``on_done`` when it (or its first part, if it waits for md) has run."""
-        self.look_up(PlanRun(self, plan).run, on_done=lambda _: on_done())
+        self.start(PlanRun(self, plan), on_done=on_done, on_error=self.show_error)
+
+    def start(self, run: PlanRun, *, on_done: Callable[[], object], on_error: Callable[[LabError], object]) -> None:
+        """Start a run after all work that was submitted earlier. It can be left from now on."""
+        self.plan_runs.add(run)
+
+        def failed(error: LabError) -> None:
+            run.leave()
+            on_error(error)
+
+        self.look_up(run.run, on_done=lambda _: on_done(), on_error=failed)
 
     def attempt(self, work: Callable[[], T]) -> T | None:
         """Return the result of short work, or None after showing its error."""
@@ -499,7 +509,7 @@ class PlanRun:
 
     @property
     def is_running(self) -> bool:
-        """Whether the plan has begun, and has neither ended nor been left."""
+        """Whether the plan was started, and has neither ended nor been left."""
         return self in self._frontend.plan_runs
 
     def leave(self) -> None:
@@ -521,7 +531,8 @@ class PlanRun:
             self.steps_begun += 1
             post(OperationChanged(RunningOperation(self.plan.title, step.shell_line())))
 
-        self._frontend.plan_runs.add(self)
+        if rest and self._is_left:
+            return
         if wait:
             session.going_on.add(self.volume)
         self.steps_begun = 0
@@ -552,7 +563,7 @@ class PlanRun:
         finally:
             forget()
         if status == 0 and after.steps and not self._is_left:
-            client.submit(partial(self.run, rest=after)).result()
+            self._frontend.look_up(partial(self.run, rest=after), on_error=self._rest_failed)
             return
         if status != 0 and not self._is_left:
             statuses = client.submit(lambda session: session.statuses()).result()
@@ -560,6 +571,10 @@ class PlanRun:
                 hint = f"look at {self.volume}; adding the disk again continues where it stopped"
                 raise LabError(f"{self.plan.title}: md stopped before completing it", hint=hint)
         self._end()
+
+    def _rest_failed(self, error: LabError) -> None:
+        self._end()
+        self._frontend.show_error(error)
 
     def _wait_failed(self, error: LabError) -> None:
         self._end()

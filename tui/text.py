@@ -793,14 +793,14 @@ class TextApp(Frontend):
         danger = "The array cannot be used afterwards. " if plan.ends_array else danger
         self._line(f"{danger}Type yes to run it; anything else cancels.")
 
-        def done(_: None) -> None:
+        def done() -> None:
             self._line(f"done: {plan.title}.")
             if on_done:
                 on_done()
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
-                self.look_up(run.run, on_done=done)
+                self.start(run, on_done=done, on_error=self.show_error)
             else:
                 self._line("nothing was changed.")
 

@@ -110,6 +110,19 @@ async def test_a_plan_survives_a_new_size_while_its_widgets_are_mounted_or_remov
 
 
 @pytest.mark.app(shows="raid5")
+async def test_a_plan_with_the_users_consent_runs_although_the_app_exits_before_it_begins(start: Start) -> None:
+    holds = threading.Event()
+    async with start() as user:
+        machine = user.fake_lab.machine
+        steps = [step.argv for step in (await user.plan("f")).plan.steps]
+        user.app.look_up(lambda _: holds.wait(10))
+        await user.press("r", "escape")
+        threading.Timer(0.5, holds.set).start()
+    assert holds.is_set()
+    assert [run for run in machine.runs if run in steps] == steps
+
+
+@pytest.mark.app(shows="raid5")
 @pytest.mark.parametrize("is_hidden", [False, True])
 async def test_a_failure_is_explained_in_the_dialog_and_after_it_was_hidden_in_a_notice(
     user: User, monkeypatch: pytest.MonkeyPatch, is_hidden: bool

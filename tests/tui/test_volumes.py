@@ -189,6 +189,21 @@ async def test_a_plan_continues_after_its_wait_unless_the_wait_failed(user: User
     assert session.going_on == set()
 
 
+async def test_a_plan_that_is_left_before_it_begins_ends_with_its_first_part(user: User) -> None:
+    user.fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
+    holds, done = threading.Event(), []
+    user.app.look_up(lambda _: holds.wait(10))
+    user.app.run_plan(PLAN, on_done=lambda: done.append(True))
+    user.app.leave_volume("adapt0")
+    holds.set()
+    await user.until(lambda: done, "the first part has run")
+    for _ in range(4):
+        await user.idle()
+        await user.pilot.pause(0.05)
+    assert [argv[0] for argv in user.fake_lab.machine.runs if argv[0] in ("first", "second")] == ["first"]
+    assert not user.app.plan_runs
+
+
 async def test_a_plan_that_is_left_does_not_go_on(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, holds = user.fake_lab.machine, threading.Event()
     machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
