@@ -170,7 +170,8 @@ class DrillsScreen(ModeScreen):
         if view is not None:
             self.notify(f"Drill {view.number} is open: d ends it, x leaves it.", severity="warning")
         elif self.app.lab.is_open:
-            self.app.drills.begin(StartDrill(name=drill_id))
+            # Without a view, an open drill is one whose record cannot be read.
+            self.app.drills.begin(StartDrill(name=drill_id, again=True))
         else:
             self.notify("The machine is not running yet.", severity="warning")
 
@@ -193,7 +194,10 @@ class DrillsScreen(ModeScreen):
 
     def action_perform(self, name: str) -> None:
         verb = _VERBS[name]()
-        self.app.drills.perform(verb, lambda _: self.action_last() if isinstance(verb, Debrief) else None)
+        if isinstance(verb, DrillHint):
+            self.app.drills.hint()
+        else:
+            self.app.drills.perform(verb, lambda _: self.action_last() if isinstance(verb, Debrief) else None)
 
     def action_last(self) -> None:
         self.app.push_screen(

@@ -33,6 +33,7 @@ from tui.state import LabMessage, SessionEnded, SessionOpened, SnapshotTaken
 if TYPE_CHECKING:
     from lab.drills.case import DrillLine
     from lab.drills.desk import DrillDesk
+    from lab.drills.schema import ReadyDrill
     from tui.frontend import Frontend
 
 _AGAIN = "start the array first; a second debriefing ends the drill as it is"
@@ -205,9 +206,11 @@ class Drills:
 
     def begin(self, verb: StartDrill) -> None:
         """Prepare a drill on blank disks. Other contents of the disks are erased, after a confirmation."""
+        chosen: list[ReadyDrill] = []
 
         def check(session: LabSession) -> Plan | None:
-            return session.reset_all(ends_drill=True) if verb.use_of_disks(session) else None
+            chosen.append(drill := verb.ready(session.host, session.target))
+            return session.reset_all(ends_drill=True) if verb.use_of_disks(session, drill) else None
 
         def make() -> None:
             before = self._desk
@@ -218,7 +221,7 @@ class Drills:
                 if before is not None:
                     # Its last count may still be queued, and would be stored for the new drill.
                     before.is_over = True
-                verb.begin(session)
+                verb.begin(session, chosen[-1])
                 return open_desk(session)
 
             def made(desk: DrillDesk | None) -> None:
@@ -243,7 +246,8 @@ class Drills:
         self.on_making(False)
 
     def hint(self) -> None:
-        if self.view and self.view.has_more_hints:
+        # Without a running machine the drill's page would not show the hint.
+        if self._desk is not None and self.view and self.view.has_more_hints:
             self.perform(DrillHint())
 
     def perform(self, verb: OpenDrillVerb, then: Callable[[Report], object] = lambda _: None) -> None:

@@ -66,22 +66,25 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
     drill, folder = verb.ready(context.host, context.target), _folder(context)
     context.announce_foreign(drill.path, FileKind.DRILL, shell_lines(drill.drill))
     arrival, is_replaced = read_arrival(folder), False
-    clears = verb.reset or DrillCase.find(folder) is not None
+    # A drill can be open here only if it may be replaced.
+    clears = verb.reset or (folder / "drill" / "case.json").exists()
     store_arrival(folder, None)
     try:
         # Arrays that are about to be erased are neither started nor reported.
         with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
             # Another program may have begun an exam before this one opened the lab.
-            used = verb.use_of_disks(session)
+            used = verb.use_of_disks(session, drill)
             is_replaced = True
             if clears:
                 session.run(session.reset_all())
-            elif used:
+                # Arrays that do not consist of lab disks are still running.
+                used = verb.use_of_disks(session, drill)
+            if used:
                 raise DrillError(
                     f"drill {drill.id} needs blank disks, and {used}",
                     hint="repeat the command with --reset, which makes all disks blank and deletes their data",
                 )
-            verb.begin(session)
+            verb.begin(session, drill)
     finally:
         if not is_replaced:
             # The open drill continues unchanged.

@@ -583,8 +583,8 @@ class DrillDesk:
 
         ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
-        Raises UnfitVersion if the kernel or mdadm is unsuitable. Raises DrillError if the disaster cannot be created, if
-        the lab's disks are in use, or if an exam is open (another attempt may replace an exam in this drill).
+        Raises UnfitVersion if the kernel or mdadm is unsuitable. Raises DrillError if the disaster cannot be created,
+        or if an exam is open (another attempt may replace an exam in this drill).
         """
         require_no_exam(session.folder, besides=stored_name(drill.id, drill.path) if begin_exam else "")
         require_possible(session, drill)

@@ -67,44 +67,59 @@ class StartDrill(Verb, frozen=True, kw_only=True):
     def ready(self, host: Host, target: Target) -> ReadyDrill:
         """Return the drill with the values of the seed, which is by default that of the open drill or of the student.
 
-        Raises SpecError or DrillError if the drill may not begin in this lab, whatever is on its disks.
+        Raises SpecError or DrillError if the drill may not begin in this lab, whatever is on its disks. With ``again``,
+        it also replaces a drill whose record cannot be read.
         """
-        from lab.drills.case import DrillCase, require_attempt, require_no_exam, stored_name
         from lab.drills.schema import find_playable, read_drill, ready
         from lab.lessons.student import Student
 
         path = find_playable(self.name, target)
         drill = read_drill(path)
-        folder = host.state.lab_folder(target.lab_name)
-        case = DrillCase.find(folder)
-        if case is not None and not self.again:
-            is_same = case.drill.drill.id == drill.id
-            hint = "'raidlab drill' shows it; --again starts it over" if is_same else "'raidlab drill debrief' ends it"
-            raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
-        require_no_exam(folder, besides="" if self.exam is None else stored_name(drill.id, path))
-        if self.exam is not None:
-            require_attempt(host, drill.id, minutes=self.exam, again=self.again)
+        case = self._replaced(host, target, drill.id, path)
         usual = case.record.seed if case is not None else Student(host).state.seed
         return ready(drill, path, usual if self.seed is None else self.seed)
 
-    def use_of_disks(self, session: LabSession) -> str:
-        """Return why the disks are not free, or an empty string. Raises the errors of ``ready``, and UnfitVersion."""
+    def _replaced(self, host: Host, target: Target, drill_id: str, path: Path) -> DrillCase | None:
+        """Return the open drill that this one replaces, if its record can be read. Raises DrillError if it may not."""
+        from lab.drills.case import DrillCase, require_attempt, require_no_exam, stored_name
+
+        folder = host.state.lab_folder(target.lab_name)
+        try:
+            case = DrillCase.find(folder)
+        except DrillError:
+            if not self.again:
+                raise
+            case = None
+        if case is not None and not self.again:
+            is_same = case.drill.drill.id == drill_id
+            hint = "'raidlab drill' shows it; --again starts it over" if is_same else "'raidlab drill debrief' ends it"
+            raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
+        require_no_exam(folder, besides="" if self.exam is None else stored_name(drill_id, path))
+        if self.exam is not None:
+            require_attempt(host, drill_id, minutes=self.exam, again=self.again)
+        return case
+
+    def use_of_disks(self, session: LabSession, drill: ReadyDrill) -> str:
+        """Return why the disks are not free, or an empty string.
+
+        Raises DrillError if the drill may not begin in this lab any more, and UnfitVersion.
+        """
         from lab.drills.desk import require_possible
         from lab.lessons.student import use_words
 
-        drill = self.ready(session.host, session.target)
+        self._replaced(session.host, session.target, drill.id, drill.path)
         require_possible(session, drill)
         return use_words(session, drill.disk_names)
 
-    def begin(self, session: LabSession) -> DrillDesk:
+    def begin(self, session: LabSession, drill: ReadyDrill) -> DrillDesk:
         """Make the disaster on blank disks. Raises the errors of ``use_of_disks``, and DrillError if it fails."""
         from lab.drills.case import begin_exam
         from lab.drills.desk import DrillDesk
 
-        drill, minutes = self.ready(session.host, session.target), self.exam
+        host, minutes, again = session.host, self.exam, self.again
+        self._replaced(host, session.target, drill.id, drill.path)
         if minutes is None:
             return DrillDesk.begin(session, drill)
-        host, again = session.host, self.again
         return DrillDesk.begin(
             session, drill, lambda: begin_exam(host, drill.id, seed=drill.seed, minutes=minutes, again=again)
         )

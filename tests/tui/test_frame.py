@@ -80,6 +80,18 @@ async def test_an_exam_has_no_variant(user: User, monkeypatch: pytest.MonkeyPatc
         assert user.screen.check_action("variant", ()) is not is_exam
 
 
+@pytest.mark.app(is_still=False)
+async def test_no_hint_is_recorded_that_the_page_would_not_show(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the machine is lost, the drill's page stays as it was."""
+    asked: list[object] = []
+    monkeypatch.setattr(Drills, "refresh", lambda _: None)
+    monkeypatch.setattr(Drills, "perform", lambda _self, verb, *_: asked.append(verb))
+    user.app.drills.view = replace(DRILL, has_more_hints=True)
+    await user.read("9")
+    await user.press("h", "f7")
+    assert asked == []
+
+
 async def test_what_opens_while_another_window_is_in_front_has_a_focus(user: User) -> None:
     user.app.app_focus = False
     for screen, focused in (

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.drills import desk
 from lab.drills.case import CaseRecord, ExamTerms
+from lab.lessons import student
 from lab.lessons.course import Course, built_in_course
 from tests.unit.cli.conftest import Typed
 from tests.unit.fakes import FakeMachine
@@ -206,6 +208,17 @@ def test_what_is_impossible_is_refused_before_disks_become_blank(
 ) -> None:
     assert "the lab has no disk06" in output_of(*words, "--reset", status=1)
     assert [argv for argv in machine.runs if argv[0] == "blkdiscard"] == []
+
+
+def test_a_drill_does_not_begin_beside_arrays_that_its_reset_leaves_running(
+    output_of: OutputOf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "labs" / "default").mkdir(parents=True)
+    monkeypatch.setattr(desk, "require_possible", lambda *_: None)
+    monkeypatch.setattr(student, "use_words", lambda *_: "arrays are running")
+    monkeypatch.setattr(desk.DrillDesk, "begin", lambda *_: pytest.fail("the disaster was created"))
+    printed = output_of("drill", "start", "5", "--reset", status=1)
+    assert "drill 05-not-assembled needs blank disks, and arrays are running" in printed
 
 
 @pytest.mark.parametrize("words", [("check",), ("do",), ("measure", "depth"), ("answer", "12"), ("reset",)])

@@ -254,6 +254,20 @@ def test_practice_does_not_replace_an_open_exam(tmp_path: Path) -> None:
     require_no_exam(tmp_path)
 
 
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_damaged_drill_is_replaced_only_by_one_that_starts_over(tmp_path: Path, is_repeated: bool) -> None:
+    case = opened(tmp_path)
+    (case.folder / "case.json").write_text("{")
+    host: Any = SimpleNamespace(state=SimpleNamespace(lab_folder=lambda _: tmp_path, root=tmp_path))
+    verb = StartDrill(name="2", seed="anna", again=is_repeated)
+    if is_repeated:
+        assert verb.ready(host, parse_target("uml:")).id.startswith("02-")
+        return
+    with pytest.raises(DrillError) as caught:
+        verb.ready(host, parse_target("uml:"))
+    assert "drill leave" in caught.value.hint
+
+
 def test_an_exam_is_replaced_only_by_an_attempt_at_the_same_drill(tmp_path: Path) -> None:
     case = opened(tmp_path, TERMS)
     other = ready(read_drill(find_drill("2")), find_drill("2"))
