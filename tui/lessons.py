@@ -31,7 +31,7 @@ from lab.arrays.spec import ConsistencyPolicy
 from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
 from lab.checks.readings import RatioWithin, Source
 from lab.checks.state import CheckedState, DeepState
-from lab.errors import LabError
+from lab.errors import LabError, LessonError
 from lab.gates.decoding import parse_bytes
 from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPoints
 from lab.machine import Target, parse_target
@@ -248,7 +248,11 @@ class Guide:
     def _is_refused(self, attempt: LessonSession) -> bool:
         """Show an error if the lesson was started on another machine. Return whether it was."""
         if self._is_elsewhere and self._target:
-            self._frontend.attempt(partial(attempt.require_lab_of, self._target))
+            try:
+                attempt.require_lab_of(self._target)
+            except LessonError as error:
+                hint = "restart the lesson, to begin it on this machine"
+                self._frontend.show_error(LessonError(error.message, hint=hint))
         return self._is_elsewhere
 
     def hint_line(self) -> str | None:

@@ -461,8 +461,8 @@ def run_experiment(
             journal = store.resume(earlier.id)
         else:
             journal = store.begin(_draft(clock, experiment, text, seed, conditions))
-        runner = CellRunner(Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules))
         try:
+            runner = CellRunner(Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules))
             with journal, runner.finishing():
                 runner.prepare()
                 for cell in runner.due_cells():

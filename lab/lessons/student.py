@@ -290,7 +290,7 @@ class LessonSession:
             raise LessonError(
                 f"lesson {self.lesson.id} was started on {target_words(began, in_sentence=True)} ('{began}'), and this "
                 f"is '{target}'",
-                hint=f"add --on {shlex.quote(began)}, or begin it here: raidlab lesson start NAME --again",
+                hint=f"add --on {shlex.quote(began)}, or begin it here: raidlab lesson start {self.lesson.id} --again",
             )
 
     @property

@@ -183,10 +183,14 @@ def arrive(machine: Machine, arrival: Arrival) -> None:
     Failing commands are part of the scenario and are ignored; the machine may be lost.
     """
     if arrival.files:
-        machine.run(("mkdir", "-p", *sorted({path.rpartition("/")[0] for path in arrival.files})))
+        folders = sorted({path.rpartition("/")[0] for path in arrival.files})
+        programs = [path for path, text in arrival.files.items() if text.startswith("#!")]
+        machine.run(("mkdir", "-p", *folders), check=False)
         for path, text in arrival.files.items():
-            machine.write(path, text)
-        machine.run(("chmod", "755", *(path for path, text in arrival.files.items() if text.startswith("#!"))))
+            # The user may have put something else at this path, or filled the file system.
+            with contextlib.suppress(LabError):
+                machine.write(path, text)
+        machine.run(("chmod", "755", *programs), check=False)
     if arrival.script.strip():
         words = [f"{name}={value}" for name, value in arrival.environment.items()]
         machine.run(("env", *words, "bash", "-c", arrival.script), check=False, timeout_seconds=_SECONDS)
