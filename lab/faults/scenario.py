@@ -52,7 +52,7 @@ from lab.actions.arrays import Add, Assemble, Create, Fail, PlugIn, Pull, Remove
 from lab.actions.shell import ShellLine
 from lab.arrays.kinds import kind_of_level
 from lab.arrays.spec import ArraySpec
-from lab.errors import LabError, SpecError
+from lab.errors import ArrayError, LabError, SpecError
 from lab.faults.arrays import (
     ARRAY,
     BLOCK_BYTES,
@@ -1176,8 +1176,11 @@ def create_action(arguments: Mapping[str, Any], source: str = "array") -> Create
 
 
 def array_of(create: Create, member_bytes: int = MIB) -> ArraySpec:
-    """Return the array that ``array.create`` creates on the drives. Raises LabError if the drives are too few."""
-    spec = create.spec(drives(), drives())
+    """Return the array that ``array.create`` creates on the drives. Raises SpecError if the drives are too few."""
+    try:
+        spec = create.spec(drives(), drives())
+    except ArrayError as error:
+        raise SpecError(error.message, hint=f"a scenario has {DRIVES} drives, so request fewer disks") from None
     if not isinstance(spec, ArraySpec):
         raise SpecError(f"scenarios do not create arrays of level {create.level}", hint="choose one of md's levels")
     spec = replace(spec, size_bytes=member_bytes, data_offset_bytes=DATA_OFFSET_BYTES)

@@ -381,6 +381,13 @@ def test_an_array_of_version_2_is_created_by_the_same_command(old: str, new: str
     assert compiled(create, 2, old) == compiled(create, 3, new)
 
 
+@pytest.mark.parametrize("array", ["disks = 9", "disks = 7, spares = 2"])
+def test_an_array_with_too_many_disks_is_an_error_in_the_file(array: str) -> None:
+    with pytest.raises(SpecError, match="were requested") as caught:
+        compiled('{ act = "array.create" }', 3, array)
+    assert caught.value.hint == "a scenario has 8 drives, so request fewer disks"
+
+
 def test_an_array_is_created_where_the_oracle_expects_its_data() -> None:
     command, *_ = compiled('{ act = "array.create" }', 3, 'level = "raid6", disks = 5, layout = "right-symmetric"')
     assert {"--layout=right-symmetric", "--data-offset=2048", "--size=1024"} < set(command[1])
