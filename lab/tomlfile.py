@@ -351,6 +351,9 @@ def with_new_scenario_array(array: Mapping[str, Any], version: int) -> dict[str,
             new["bitmap_chunk"] = "64K"
         case "journal":
             new["journal"] = new.get("members", 4)
+        case "journal-back" | "write-back":
+            # Scenarios created arrays of these policies without a journal.
+            pass
         case policy:
             new["policy"] = policy
     names = {"members": "disks", "is_clean": "assume_clean", "chunk_bytes": "chunk"}

@@ -1166,13 +1166,16 @@ def words() -> Mapping[str, type[SceneAction | Action]]:
 def create_action(arguments: Mapping[str, Any], source: str = "array") -> Create:
     """Return the action that creates an array: by default a RAID 5 of 4 drives, created as clean, with small chunks.
 
-    The drives are blank, so parity and copies are consistent. Raises SpecError if an argument is invalid.
+    The drives are blank, so parity and copies are consistent. ``chunk`` is ignored at levels without chunks, and
+    ``assume_clean`` and ``bitmap_chunk`` are ignored at levels without redundancy, so that the variants of a scenario
+    can share them. Raises SpecError if an argument is invalid.
     """
     level = kind_of_level(name := str(arguments.get("level", "raid5"))).raid(name)
-    usual: dict[str, Any] = {"level": name, "disks": 4, "assume_clean": level.is_redundant}
-    if level.has_chunk:
-        usual["chunk"] = str(CHUNK_BYTES)
-    return convert_tree(_with_names({**usual, **arguments}), Create, source=source)
+    usual: dict[str, Any] = {"level": name, "disks": 4, "assume_clean": True, "chunk": str(CHUNK_BYTES)}
+    ignored = set() if level.has_chunk else {"chunk"}
+    ignored |= set() if level.is_redundant else {"assume_clean", "bitmap_chunk"}
+    used = {key: value for key, value in {**usual, **arguments}.items() if key not in ignored}
+    return convert_tree(_with_names(used), Create, source=source)
 
 
 def array_of(create: Create, member_bytes: int = MIB) -> ArraySpec:

@@ -374,6 +374,11 @@ def test_a_file_of_version_2_has_the_same_steps(old: str, new: str) -> None:
             'policy = "ppl", chunk_bytes = "32K", is_clean = false',
             'policy = "ppl", chunk = "32K", assume_clean = false',
         ),
+        ('level = "raid1", chunk_bytes = "32K"', 'level = "raid1"'),
+        ('level = "raid0", chunk_bytes = "32K", is_clean = true', 'level = "raid0", chunk = "32K"'),
+        ('level = "raid0", policy = "bitmap"', 'level = "raid0"'),
+        ('policy = "journal-back"', ""),
+        ('policy = "write-back"', ""),
     ],
 )
 def test_an_array_of_version_2_is_created_by_the_same_command(old: str, new: str) -> None:
