@@ -335,10 +335,13 @@ _ARRAY_STEPS = {
 _STEP_KEYS = {"do": "act", "member": "disk", "by": "new", "command": "line"}
 
 
-def with_new_scenario_step(step: Mapping[str, Any], version: int) -> Iterator[dict[str, Any]]:
-    """Convert a step of a scenario's file of this version to the current names; some become several steps."""
+def with_new_scenario_step(step: Mapping[str, Any], version: int, drives: str) -> Iterator[dict[str, Any]]:
+    """Convert a step of a scenario's file of this version to the current names; some become several steps.
+
+    ``drives`` are the drives of the array, as ``@0 @1``.
+    """
     steps = _steps_of_version_2(step) if version == 1 else iter((dict(step),))
-    yield from steps if version > 2 else (new for each in steps for new in _steps_of_version_3(each))
+    yield from steps if version > 2 else (new for each in steps for new in _steps_of_version_3(each, drives))
 
 
 def with_new_scenario_array(array: Mapping[str, Any], version: int) -> dict[str, Any]:
@@ -360,19 +363,19 @@ def with_new_scenario_array(array: Mapping[str, Any], version: int) -> dict[str,
     return {names.get(key, key): str(value) if key == "chunk_bytes" else value for key, value in new.items()}
 
 
-def _steps_of_version_3(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _steps_of_version_3(step: Mapping[str, Any], all_drives: str) -> Iterator[dict[str, Any]]:
     match step:
         case {"act": "array.assemble" | "restart" as act, **rest} if rest.keys() & {"force", "options", "activates"}:
             # These options are no arguments of the action, so mdadm's command line is given instead.
             disks, is_forced = rest.pop("disks", None), rest.pop("force", False)
             options = rest.pop("options", ["--run", "--force"] if is_forced else ["--run"])
-            drives = "{drives}" if disks is None else " ".join(f"@{disk}" for disk in disks)
+            drives = all_drives if disks is None else " ".join(f"@{disk}" for disk in disks)
             activates, only = rest.pop("activates", True), {key: rest[key] for key in ("only",) if key in rest}
             if act == "restart":
                 yield {"act": "array.stop", **only}
             yield {"act": "shell", "line": " ".join(["mdadm --assemble", *options, "/dev/md0", drives]), **rest}
             if activates:
-                yield {"act": "set", "file": "array_state", "value": "active", **only}
+                yield {"act": "activate", **only}
         case {"act": "array.assemble", "disks": _}:
             yield {"array": "md0", **step}
         case {"act": "load", **rest}:

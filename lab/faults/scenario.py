@@ -385,6 +385,13 @@ class RestartStep(SceneAction, frozen=True, kw_only=True, tag="restart"):
         return [*_planned(StopArray(), stage), *_planned(assembled, stage)]
 
 
+class ActivateStep(SceneAction, frozen=True, kw_only=True, tag="activate"):
+    """Makes the array active if md has started it read-auto or read-only; otherwise, it does nothing.
+
+    It is for arrays that a line of shell assembles. ``array.assemble`` and ``restart`` include it.
+    """
+
+
 class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
     """Makes the oracle write every block and flush."""
 
@@ -1105,17 +1112,20 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise unknown_word("function of lab/faults/scenario.py", self.code, FUNCTIONS)
             yield from FUNCTIONS[self.code](self, seed)
             return
-        steps = [step for tree in self.steps for step in with_new_scenario_step(tree, self.format_version)]
         for variant in self.variants or (SceneVariant(name=""),):
             arguments = with_new_scenario_array({**self.array, **variant.array}, self.format_version)
             member_bytes = arguments.pop("member_bytes", 0) or variant.member_bytes or self.member_bytes
             create = create_action(arguments, f"{self.id}: the array of {variant.name or 'the scenario'}")
             array = array_of(create, member_bytes)
             built_in = built_in_values(array)
+            its_drives = str(built_in["drives"])
             values = {**built_in, **fill_tree(variant.values, built_in)}
             defect = variant.defect
             if defect:
                 defect = msgspec.structs.replace(defect, facts=tuple(fill_tree(defect.facts, values)))
+            steps = [
+                step for tree in self.steps for step in with_new_scenario_step(tree, self.format_version, its_drives)
+            ]
             listed = tuple(
                 step_of(fill_tree(tree, values), f"{self.id}: step {number}", create)
                 for number, tree in enumerate(steps, 1)

@@ -321,13 +321,11 @@ def compiled(text: str, version: int, array: str = "") -> list[list[Any]]:
         ),
         (
             '{ do = "assemble" }',
-            '{ act = "shell", line = "mdadm --assemble /dev/md0 {drives}" }, '
-            '{ act = "set", file = "array_state", value = "active" }',
+            '{ act = "shell", line = "mdadm --assemble /dev/md0 {drives}" }, { act = "activate" }',
         ),
         (
             '{ do = "assemble", members = [0, 2], options = ["--run"] }',
-            '{ act = "shell", line = "mdadm --assemble --run /dev/md0 @0 @2" }, '
-            '{ act = "set", file = "array_state", value = "active" }',
+            '{ act = "shell", line = "mdadm --assemble --run /dev/md0 @0 @2" }, { act = "activate" }',
         ),
         ('{ do = "scrub", action = "repair" }', '{ act = "array.scrub", action = "repair" }'),
         ('{ do = "scrub", action = "check", waits = false }', '{ act = "set", file = "sync_action", value = "check" }'),
@@ -356,7 +354,7 @@ def test_a_file_of_version_1_has_the_same_steps(old: str, new: str) -> None:
         (
             '{ act = "restart", options = ["--update=no-bbl"] }',
             '{ act = "array.stop" }, { act = "shell", line = "mdadm --assemble --update=no-bbl /dev/md0 {drives}" }, '
-            '{ act = "set", file = "array_state", value = "active" }',
+            '{ act = "activate" }',
         ),
         ('{ act = "load", seconds = 1 }', '{ act = "write-on", seconds = 1 }'),
     ],
@@ -384,6 +382,20 @@ def test_a_file_of_version_2_has_the_same_steps(old: str, new: str) -> None:
 def test_an_array_of_version_2_is_created_by_the_same_command(old: str, new: str) -> None:
     create = '{ act = "array.create" }'
     assert compiled(create, 2, old) == compiled(create, 3, new)
+
+
+def test_an_assembly_that_version_2_describes_is_activated_only_if_it_has_started() -> None:
+    steps = compiled('{ act = "array.assemble", options = ["--run"], disks = [0, 2] }', 2)
+    assert steps[:2] == [["run", ["sh", "-c", "mdadm --assemble --run /dev/md0 @0 @2"], 60.0], ["activate"]]
+
+
+def test_a_value_named_drives_does_not_change_an_assembly_of_version_2() -> None:
+    text = '{ act = "array.assemble", force = true, activates = false }, { act = "shell", line = "{drives}" }'
+    variant = 'variants = [{ name = "", values = { drives = "mine" } }]'
+    head = HEAD.replace("format_version = 3", "format_version = 2")
+    (ready,) = decode_toml(f"{head}{variant}\nsteps = [{text}]", Scenario).ready(1)
+    lines = [step.guest_steps(ready.stage())[0][1][-1] for step in ready.steps[:2]]
+    assert lines == ["mdadm --assemble --run --force /dev/md0 @0 @1 @2 @3", "mine"]
 
 
 @pytest.mark.parametrize("array", ["disks = 9", "disks = 7, spares = 2"])
