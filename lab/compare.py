@@ -569,7 +569,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterato
     ]
     if len(pairs) > MOST_PAIRS:
         raise SpecError(
-            f"{len(pairs):,} pairs of arrays are too many to compare together; at most {MOST_PAIRS:,} are possible",
+            f"{len(pairs):,} pairs of arrays are too many for one comparison; the limit is {MOST_PAIRS:,}",
             hint="compare smaller results, or compare two results of one machine cell by cell",
         )
     iops = [{key: _iops(row) for key, row in found.items()} for found in figures]

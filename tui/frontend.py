@@ -181,7 +181,7 @@ class Pacing:
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
-        """Change the pace by ``by`` steps of ``SPEEDS``. A negative number slows it down, in the end to a pause."""
+        """Change the pace by ``by`` steps of ``SPEEDS``. A negative number slows it down, eventually to a pause."""
         from lab.session.pace import SPEEDS
 
         if pacer := self._pacer():

@@ -564,7 +564,7 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _has_disappeared(self) -> bool:
-        """Whether the array or disk that a key was pressed for has disappeared. The key must not act on another one.
+        """Whether the array or disk that was selected when a key was pressed is gone. The key must not act on another.
 
         If it has, a notice is shown, and the next press applies to the new selection.
         """

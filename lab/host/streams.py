@@ -55,7 +55,7 @@ class _Guarded(io.FileIO):
 def _lost(error: OSError) -> BrokenOutput:
     is_closed = error.errno == errno.EBADF
     otherwise = "it is closed; redirect it to a file or /dev/null" if is_closed else "check where it goes"
-    return BrokenOutput(f"standard output cannot be written: {error.strerror}", hint=advice(error, otherwise))
+    return BrokenOutput(f"cannot write to standard output: {error.strerror}", hint=advice(error, otherwise))
 
 
 def finish() -> None:

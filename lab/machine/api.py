@@ -185,7 +185,7 @@ class Machine:
         return RunningCommand(self, tuple(argv), pending, keeps_output=False)
 
     def install(self, program: GuestProgram, change: Change = unchanged) -> str:
-        """Send a program, with ``change`` applied to each module; return the file to start with ``python3 -IS``."""
+        """Send a program, with ``change`` applied to each module. Return the path to run with ``python3 -IS``."""
         self._load("programs")
         files = program_files(program, change)
         with self._load_lock:

@@ -39,7 +39,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     for words in (["--version"], ["--help"], ["workloads"], ["--json", "results"], ["lesson", "list"]):
         for closes in ((1,), (0, 1)):
-            done = bench.run(*words, closes=closes).was_refused(because="standard output cannot be written")
+            done = bench.run(*words, closes=closes).was_refused(because="cannot write to standard output")
             expect(done.status == 1 and "it is closed" in done.err, str(done))
         expect(bench.run(*words, closes=(0, 1, 2)).status == 1, str(words))
     # Its whole output goes to standard error.

@@ -326,4 +326,4 @@ sys.exit(main.run())
         check=False,
     )
     assert done.returncode == 1
-    assert "standard output cannot be written: Disk quota exceeded\n  next: your quota is used up" in done.stderr
+    assert "cannot write to standard output: Disk quota exceeded\n  next: your quota is used up" in done.stderr
