@@ -462,8 +462,8 @@ def run_experiment(
         else:
             journal = store.begin(_draft(clock, experiment, text, seed, conditions))
         try:
-            runner = CellRunner(Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules))
-            with journal, runner.finishing():
+            run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
+            with journal, (runner := CellRunner(run)).finishing():
                 runner.prepare()
                 for cell in runner.due_cells():
                     runner.measure(cell)
