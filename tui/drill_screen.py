@@ -170,8 +170,7 @@ class DrillsScreen(ModeScreen):
         if view is not None:
             self.notify(f"Drill {view.number} is open: d ends it, x leaves it.", severity="warning")
         elif self.app.lab.is_open:
-            # Without a view, an open drill is one whose record cannot be read.
-            self.app.drills.begin(StartDrill(name=drill_id, again=True))
+            self.app.drills.begin(StartDrill(name=drill_id))
         else:
             self.notify("The machine is not running yet.", severity="warning")
 

@@ -209,6 +209,14 @@ class Drills:
         chosen: list[ReadyDrill] = []
 
         def check(session: LabSession) -> Plan | None:
+            from lab.drills.case import DrillCase
+
+            nonlocal verb
+            try:
+                DrillCase.find(session.folder)
+            except DrillError:
+                # No screen shows a drill whose record cannot be read, so it could not be left first.
+                verb = msgspec.structs.replace(verb, again=True)
             chosen.append(drill := verb.ready(session.host, session.target))
             return session.reset_all(ends_drill=True) if verb.use_of_disks(session, drill) else None
 

@@ -73,17 +73,11 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
         # Arrays that are about to be erased are neither started nor reported.
         with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
             # Another program may have begun an exam before this one opened the lab.
-            used = verb.use_of_disks(session, drill)
-            is_replaced = True
+            verb.use_of_disks(session, drill)
             if clears:
                 session.run(session.reset_all())
-                # Arrays that do not consist of lab disks are still running.
-                used = verb.use_of_disks(session, drill)
-            if used:
-                raise DrillError(
-                    f"drill {drill.id} needs blank disks, and {used}",
-                    hint="repeat the command with --reset, which makes all disks blank and deletes their data",
-                )
+            verb.require_free(session, drill)
+            is_replaced = True
             verb.begin(session, drill)
     finally:
         if not is_replaced:

@@ -111,13 +111,24 @@ class StartDrill(Verb, frozen=True, kw_only=True):
         require_possible(session, drill)
         return use_words(session, drill.disk_names)
 
+    def require_free(self, session: LabSession, drill: ReadyDrill) -> None:
+        """Raises the errors of ``use_of_disks``, and DrillError if the disks are not free.
+
+        A reset stops only arrays that consist of lab disks, so others may still be running after it.
+        """
+        if used := self.use_of_disks(session, drill):
+            hint = "repeat the command with --reset, which makes all disks blank and deletes their data"
+            if self.reset or self.again:
+                hint = "stop these arrays and unmount the lab's disks yourself, and then start the drill again"
+            raise DrillError(f"drill {drill.id} needs blank disks, and {used}", hint=hint)
+
     def begin(self, session: LabSession, drill: ReadyDrill) -> DrillDesk:
-        """Make the disaster on blank disks. Raises the errors of ``use_of_disks``, and DrillError if it fails."""
+        """Make the disaster on blank disks. Raises the errors of ``require_free``, and DrillError if it fails."""
         from lab.drills.case import begin_exam
         from lab.drills.desk import DrillDesk
 
         host, minutes, again = session.host, self.exam, self.again
-        self._replaced(host, session.target, drill.id, drill.path)
+        self.require_free(session, drill)
         if minutes is None:
             return DrillDesk.begin(session, drill)
         return DrillDesk.begin(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import msgspec
 import pytest
 from rich.color import Color
 from textual.screen import Screen
 from textual.widgets import OptionList
 
+from lab.drills.case import CaseRecord
+from lab.drills.verbs import StartDrill
 from tests.tui.conftest import Start
 from tests.tui.user import User
 from tui.drill_screen import DebriefScreen
@@ -17,6 +20,7 @@ from tui.drills import Drills, DrillView
 from tui.help import HelpScreen, WelcomeScreen
 from tui.keys import SCREENS
 from tui.mode import HintLine, ModeScreen, TopBar
+from tui.plan_screen import PlanScreen
 
 pytestmark = pytest.mark.app(is_still=True)
 COLUMNS = 80
@@ -90,6 +94,24 @@ async def test_no_hint_is_recorded_that_the_page_would_not_show(user: User, monk
     await user.read("9")
     await user.press("h", "f7")
     assert asked == []
+
+
+@pytest.mark.app(is_still=False)
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_a_drill_replaces_an_open_one_only_if_its_record_is_damaged(
+    user: User, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    session = user.app.client.session
+    assert session is not None
+    record = CaseRecord(drill="01-dropped-members", target="uml:", began_utc="", file_system_uuid="x", blocks=1)
+    (session.folder / "drill").mkdir(parents=True)
+    (session.folder / "drill" / "case.json").write_bytes(b"{" if is_damaged else msgspec.json.encode(record))
+    monkeypatch.setattr(StartDrill, "use_of_disks", lambda *_: "a disk is in use")
+    user.app.drills.begin(StartDrill(name="2"))
+    await user.idle()
+    assert isinstance(user.screen, PlanScreen) is is_damaged
+    refused = [each for each in user.notifications if "drill 01-dropped-members is open in this lab" in each]
+    assert len(refused) == (not is_damaged)
 
 
 async def test_what_opens_while_another_window_is_in_front_has_a_focus(user: User) -> None:
