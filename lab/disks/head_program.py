@@ -57,7 +57,7 @@ def read_ends(fd: int, view: memoryview, first: int, last: int) -> None:
     read(fd, view[:first], 0)
     size = os.lseek(fd, 0, os.SEEK_END)
     read(fd, view[first : first + PAGE_BYTES], old_place(size))
-    # A device ends at a sector boundary, and direct I/O requires no more than that.
+    # A device ends at a sector boundary, which is the alignment that direct I/O requires.
     read(fd, view[first + PAGE_BYTES :], size - last)
 
 

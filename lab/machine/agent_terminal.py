@@ -117,7 +117,7 @@ class PseudoTerminal:
         self.read()
 
     def read(self) -> bool:
-        """Send one piece to the client if there is room. Return False if there are no data, or no more output."""
+        """Send one piece to the client if there is room. Return False if no data are available, or at the end."""
         if self.room <= 0:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The input of a report. Results are read one at a time, and if there are many, only a summary of each is kept."""
+"""The input of a report. Results are read one at a time. If there are many, only a summary of each stays in memory."""
 
 from __future__ import annotations
 

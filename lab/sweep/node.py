@@ -75,7 +75,7 @@ class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without t
                 os.dup2(descriptor, each)
             os.close(descriptor)
         if threading.current_thread() is threading.main_thread():
-            # Ctrl-C is meant for the client. A handler is used because child processes would inherit SIG_IGN.
+            # Ctrl-C interrupts the client, not this worker. Child processes would inherit SIG_IGN, but not a handler.
             signal.signal(signal.SIGINT, lambda *_: None)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
         super().__init__(*arguments, **options)

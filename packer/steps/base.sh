@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the disk from which an image is baked, if it is created locally: WORK/base.qcow2 and WORK/base.sha256. The disk
-# is kept between bakes until its sources change, but at most for 30 days, so that it gets security updates.
+# is reused by later bakes until its sources change, but for at most 30 days, so that it gets security updates.
 # Usage: base.sh IMAGE WORK
 set -euo pipefail
 
