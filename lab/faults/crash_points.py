@@ -114,9 +114,10 @@ class KnownDefect(CutCombinations, frozen=True, kw_only=True, forbid_unknown_fie
     where: str
     """Where it applies.
 
-    ``stripe``: stripes with a write that a drive could lose; ``written``: the written blocks of such stripes; ``first
-    rows``: blocks that a reshape has overwritten and that its recorded position does not cover; ``offsets differ``,
-    ``shapes differ``: everywhere, but only if the superblocks differ in the data offset or in the number of members.
+    ``stripe``: stripes with a write that a drive could lose; ``rebuilt stripe``: such stripes below a member's recovery
+    offset; ``written``: the written blocks of stripes with a write that a drive could lose; ``first rows``: blocks that
+    a reshape has overwritten and that its recorded position does not cover; ``offsets differ``, ``shapes differ``:
+    everywhere, but only if the superblocks differ in the data offset or in the number of members.
     """
     why: str
 
@@ -688,6 +689,9 @@ class Judge:
                 case "written":
                     written = self._places(cut, only_open=False)
                     blocks = {block for block in blocks if self.places[block] in written}
+                case "rebuilt stripe":
+                    checkpoint = max((each["recovery_offset"] for each in labels), default=0)
+                    rows = self._rows(page for page in pages if page * BLOCK_BYTES < checkpoint * SECTOR_BYTES)
                 case "first rows":
                     blocks = self._overwritten(cut, labels)
                 case "offsets differ":

@@ -215,6 +215,16 @@ def test_a_bitmap_excuses_copies_that_were_being_written_and_no_others() -> None
     assert judged(judge, blocks=(4,)) is BROKEN
 
 
+@pytest.mark.parametrize("level", ["raid4", "raid5", "raid6"])
+def test_a_bitmap_excuses_parity_only_below_the_checkpoint_of_the_rebuild(level: str) -> None:
+    # Each chunk has 32 sectors, so these writes are in rows 20 and 22.
+    judge = judge_of(f"{level}/bitmap/rebuild/mixed", (0, 20 * 32, 8), (0, 22 * 32, 8))
+    assert judged(judge, rows=(20,), labels=[LABEL, {**LABEL, "recovery_offset": 680}]) is KNOWN
+    assert judged(judge, rows=(21,), labels=[LABEL, {**LABEL, "recovery_offset": 680}]) is BROKEN
+    assert judged(judge, rows=(22,), labels=[LABEL, {**LABEL, "recovery_offset": 680}]) is BROKEN
+    assert judged(judge, rows=(20,), labels=[LABEL, LABEL]) is BROKEN
+
+
 def test_where_no_defect_is_known_nothing_is_excused() -> None:
     judge = judge_of("raid5/resync/idle/mixed", (1, 0, 8))
     assert judged(judge) is KEPT
