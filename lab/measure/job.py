@@ -42,7 +42,7 @@ from lab.plans import Plan, Step
 from lab.results.record import Conditions, CpuFigures, DiskRecord, SteadyFigures
 from lab.theory.model import DiskRates, nominal_rates
 from lab.units import GIB
-from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveFeed, LiveInterval, WindowCut
+from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveFeed, LiveInterval
 from lab.workloads.jobs import (
     FioPhase,
     Invocation,
@@ -126,8 +126,7 @@ class FioRun:
                     invocation.argv, stdin_text=invocation.stdin_text, is_aside=self._is_aside and measures
                 )
             self.has_begun.set()
-            cut = WindowCut(invocation.window) if invocation.window else None
-            feed = LiveFeed(cut, self._workload.request_bytes, is_due=self._is_due)
+            feed = LiveFeed(invocation.window, self._workload.request_bytes, self._is_due)
             try:
                 for interval in feed.intervals(command.chunks()):
                     if measures:
@@ -140,11 +139,22 @@ class FioRun:
             finally:
                 with self._lock:
                     self._command = None
-            ended = self._ended(invocation, feed, command.result())
-            if self.is_stopped and not (ended and ended.figures.sections):
+            result = command.result()
+            if self._workload.program is LoadProgram.DD:
+                figures = parse_dd(result.stderr, self._workload, exit_status=result.status)
+            elif self.is_stopped and not feed.last_document:
                 break
-            if ended and measures:
-                finished.append(ended)
+            else:
+                figures = feed.figures(
+                    exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped
+                )
+            if self._lab.machine.facts.is_virtual_time:
+                # Computation takes no virtual time.
+                figures = msgspec.structs.replace(figures, fio_user_cpu_percent=None, fio_system_cpu_percent=None)
+            if self.is_stopped and not figures.sections:
+                break
+            if measures:
+                finished.append(Finished(invocation, figures, result, feed.load_seconds))
         return tuple(finished)
 
     def stop(self) -> None:
@@ -156,21 +166,6 @@ class FioRun:
             # If the machine is lost, the thread that reads the output raises the error.
             with suppress(MachineLost):
                 command.stop()
-
-    def _ended(self, invocation: Invocation, feed: LiveFeed, result: CommandResult) -> Finished | None:
-        """Return a process with its figures; None if it was stopped before it printed any."""
-        if self._workload.program is LoadProgram.DD:
-            figures = parse_dd(result.stderr, self._workload, exit_status=result.status)
-        elif self.is_stopped and not feed.last_document:
-            return None
-        else:
-            figures = feed.figures(
-                exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped
-            )
-        if self._lab.machine.facts.is_virtual_time:
-            # Computation takes no virtual time.
-            figures = msgspec.structs.replace(figures, fio_user_cpu_percent=None, fio_system_cpu_percent=None)
-        return Finished(invocation, figures, result, feed.load_seconds)
 
 
 def _longest_seconds(figures: JobFigures) -> float:

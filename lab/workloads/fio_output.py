@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import msgspec
@@ -21,6 +21,7 @@ INTERRUPTED_STATUS = 128
 """fio's exit status after SIGINT or SIGTERM."""
 _TAIL_CHARACTERS = 600
 _NOT_TIMED_FRACTION = 0.05
+_PERCENTS = {"p50_seconds": 50.0, "p95_seconds": 95.0, "p99_seconds": 99.0, "p999_seconds": 99.9}
 
 
 class FioLatency(msgspec.Struct, frozen=True):
@@ -120,38 +121,6 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {way: found for way, found in (("read", self.reads), ("write", self.writes)) if found}
 
 
-@dataclass(slots=True)
-class DocumentSplitter:
-    """Splits fio's standard output, which arrives in pieces, into complete JSON documents.
-
-    fio prints documents in sequence, each from a line ``{`` to a line ``}``, with notes between them.
-    """
-
-    _document: list[str] | None = None
-    notes: tuple[str, ...] = ()
-    """The lines that are not part of a document."""
-
-    @property
-    def is_inside_document(self) -> bool:
-        return self._document is not None
-
-    def documents(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield each document as soon as it is complete. The last line of the output may have no line feed."""
-        rest = ""
-        for chunk in chain(chunks, ["\n"]):
-            *lines, rest = (rest + chunk).split("\n")
-            for line in (each.removesuffix("\r") for each in lines):
-                if line == "{":
-                    self._document = [line]
-                elif self._document is not None:
-                    self._document.append(line)
-                    if line == "}":
-                        yield "\n".join(self._document) + "\n"
-                        self._document = None
-                elif line.strip():
-                    self.notes = (*self.notes, line.strip())
-
-
 def _decode_document(text: str) -> FioDocument:
     """Decode one document. Raises WorkloadError if the text is not one of fio's documents."""
     try:
@@ -192,6 +161,7 @@ def _figures(section: FioDirection, *, untimed_beside: FioDirection | None = Non
         iops, bandwidth = section.total_ios / seconds, section.io_bytes / seconds
     has_total = bool(section.lat_ns.percentile) or not section.clat_ns.percentile
     latency = section.lat_ns if has_total else section.clat_ns
+    keys = {name: f"{percent:.6f}" for name, percent in _PERCENTS.items()}
     return DirectionFigures(
         iops=iops,
         bandwidth_bytes_per_second=bandwidth,
@@ -200,17 +170,9 @@ def _figures(section: FioDirection, *, untimed_beside: FioDirection | None = Non
         runtime_seconds=seconds,
         mean_seconds=latency.mean / 1e9,
         max_seconds=latency.max / 1e9,
-        p50_seconds=_percentile(latency, "50.000000"),
-        p95_seconds=_percentile(latency, "95.000000"),
-        p99_seconds=_percentile(latency, "99.000000"),
-        p999_seconds=_percentile(latency, "99.900000"),
         latency_kind="total" if has_total else "completion",
+        **{name: latency.percentile[key] / 1e9 for name, key in keys.items() if key in latency.percentile},
     )
-
-
-def _percentile(latency: FioLatency, key: str) -> float | None:
-    nanoseconds = latency.percentile.get(key)
-    return None if nanoseconds is None else nanoseconds / 1e9
 
 
 def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
@@ -283,67 +245,6 @@ def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
     return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
 
 
-@dataclass(slots=True)
-class WindowCut:
-    """Receives every document of a run and stores the two at the edges of the window."""
-
-    window: MeasuredWindow
-    _begin: str = ""
-    _end: str = ""
-    _begin_seconds: float = 0.0
-    _before_end: str = ""
-    _is_full: bool = False
-
-    def see(self, text: str, document: FioDocument) -> None:
-        window, clock = self.window, load_seconds(document)
-        if not self._begin:
-            if window.warmup_seconds - window.early_seconds <= clock <= window.issue_seconds and clock > 0:
-                self._begin, self._begin_seconds = text, clock
-        elif not self._is_full and clock <= window.issue_seconds:
-            self._before_end, self._end = self._end, text
-            latest = math.inf if window.seconds is None else self._begin_seconds + window.seconds
-            self._is_full = clock >= latest - window.early_seconds
-
-    def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
-        """Return ``whole`` with the figures of the window. ``block_bytes`` is as in ``LiveFeed``.
-
-        If the load was stopped before its window began, ``whole`` is returned unchanged. Raises MeasurementDisturbed if
-        fio printed no documents at the edges, and WorkloadError if no I/O completed between them.
-        """
-        if not self._is_full and (whole.interrupted or self.window.seconds is None):
-            # The load was stopped, and fio drained its queue before it printed the last document.
-            self._end = self._before_end
-        if not self._end:
-            if whole.interrupted:
-                return whole
-            raise MeasurementDisturbed(
-                "fio reported nothing about the measured time, because its output came too late or not at all",
-                hint="measure longer; the computer is overloaded, or the run is too short",
-            )
-        begin, end = _decode_document(self._begin), _decode_document(self._end)
-        seconds = load_seconds(end) - load_seconds(begin)
-        before, after = begin.jobs[0], end.jobs[0]
-        reads, writes = (
-            part if part and part.total_ios > 0 else None
-            for part in (
-                _difference(before.read, after.read, seconds, block_bytes),
-                _difference(before.real_write, after.real_write, seconds, block_bytes),
-            )
-        )
-        if reads is None and writes is None:
-            raise WorkloadError(
-                f"no I/O completed in the {seconds:.3g} s of the measurement",
-                hint="measure longer; 'raidlab lint' says how long, from the expected latency",
-            )
-        return msgspec.structs.replace(
-            whole,
-            reads=reads,
-            writes=writes,
-            window_begin_seconds=self._begin_seconds,
-            raw_json=f"[{self._begin},{self._end}]",
-        )
-
-
 def load_seconds(document: FioDocument) -> float:
     """Return the time since the start of the load, by fio's clock."""
     return max((max(job.read.runtime, job.real_write.runtime) for job in document.jobs), default=0) / 1000
@@ -374,11 +275,8 @@ def _difference(
         runtime_seconds=seconds,
         mean_seconds=mean / 1e9,
         max_seconds=max(bins) / 1e9 if bins else None,
-        p50_seconds=bin_percentile(bins, 50),
-        p95_seconds=bin_percentile(bins, 95),
-        p99_seconds=bin_percentile(bins, 99),
-        p999_seconds=bin_percentile(bins, 99.9),
         latency_kind="total" if later is after.lat_ns else "completion",
+        **{name: bin_percentile(bins, percent) for name, percent in _PERCENTS.items()},
     )
 
 
@@ -400,20 +298,47 @@ class LiveInterval:
 class LiveFeed:
     """Converts fio's standard output to intervals, and at the end to figures.
 
-    Raises WorkloadError if the JSON is invalid.
+    fio prints documents in sequence, each from a line ``{`` to a line ``}``, with notes between them. Raises
+    WorkloadError if the JSON is invalid.
     """
 
-    cut: WindowCut | None = None
+    window: MeasuredWindow | None = None
     """The measured interval, or None for the whole run."""
     block_bytes: int | None = None
     """The size of every request, or None if sizes differ. fio itself reports only that of the last of several jobs."""
-    splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
+    is_due: Callable[[], bool] = lambda: True
+    """Whether to return an interval now; otherwise it is merged into the next one."""
+    notes: tuple[str, ...] = ()
+    """The lines that are not part of a document."""
     last_document: str = ""
     """The newest complete document, verbatim. At the end of a run, it contains the result."""
     load_seconds: float = 0.0
     """Time from the first request to the newest document, by fio's clock."""
-    is_due: Callable[[], bool] = lambda: True
-    """Whether to return an interval now; otherwise it is merged into the next one."""
+    _lines: list[str] | None = None
+    """The lines of an incomplete document."""
+    _begin: str = ""
+    """The document at the beginning of the window."""
+    _begin_seconds: float = 0.0
+    _before_end: str = ""
+    _end: str = ""
+    """The document at the end of the window, and before it, the newest document in the window."""
+    _is_full: bool = False
+
+    def documents(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield each document of the output as soon as it is complete. The last line may have no line feed."""
+        rest = ""
+        for chunk in chain(chunks, ["\n"]):
+            *lines, rest = (rest + chunk).split("\n")
+            for line in (each.removesuffix("\r") for each in lines):
+                if line == "{":
+                    self._lines = [line]
+                elif self._lines is not None:
+                    self._lines.append(line)
+                    if line == "}":
+                        yield "\n".join(self._lines) + "\n"
+                        self._lines = None
+                elif line.strip():
+                    self.notes = (*self.notes, line.strip())
 
     def intervals(self, chunks: Iterable[str]) -> Iterator[LiveInterval]:
         """Yield the intervals of fio's output, which arrives in pieces, as soon as they are complete.
@@ -422,34 +347,45 @@ class LiveFeed:
         """
         before: FioDocument | None = None
         held_back: FioDocument | None = None
-        for text in self.splitter.documents(chunks):
+        for text in self.documents(chunks):
             document = _decode_document(text)
             self.last_document, self.load_seconds = text, load_seconds(document)
-            if self.cut:
-                self.cut.see(text, document)
+            if self.window:
+                self._see(self.window, text)
             # Percentiles take long. They are computed only for intervals that are returned.
             is_sliver = _seconds_between(before, document) < _SLIVER_SECONDS or not self.is_due()
             held_back = document if is_sliver else None
             interval = None if is_sliver else difference(before, document, self.block_bytes)
             if interval:
                 before = document
-                if self.cut and self.load_seconds <= self.cut.window.warmup_seconds:
+                if self.window and self.load_seconds <= self.window.warmup_seconds:
                     interval = replace(interval, is_warmup=True)
                 yield interval
         last = difference(before, held_back, self.block_bytes) if held_back else None
         if last and any(each and (each.total_ios or each.io_bytes) for each in (last.reads, last.writes)):
             yield last
 
+    def _see(self, window: MeasuredWindow, text: str) -> None:
+        """Store the document if it may be one of the two at the edges of the window."""
+        clock = self.load_seconds
+        if not self._begin:
+            if window.warmup_seconds - window.early_seconds <= clock <= window.issue_seconds and clock > 0:
+                self._begin, self._begin_seconds = text, clock
+        elif not self._is_full and clock <= window.issue_seconds:
+            self._before_end, self._end = self._end, text
+            latest = math.inf if window.seconds is None else self._begin_seconds + window.seconds
+            self._is_full = clock >= latest - window.early_seconds
+
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
         """Return the figures of the measured interval or of the whole run, from the last document of the ended process.
 
         Raises WorkloadError if the exit status is not 0 (or 128 with ``accept_interrupted``), if JSON is missing or
         incomplete, if fio reports an error such as a failed verification, or if there is more than one entry
-        (group_reporting was off). Also raises the errors of ``WindowCut.figures``.
+        (group_reporting was off). Raises MeasurementDisturbed if fio printed no documents at the edges of the window.
         """
-        if self.splitter.is_inside_document:
+        if self._lines is not None:
             raise WorkloadError("fio's output is cut off", hint="repeat the run; fio was killed, or a pipe broke")
-        message = _tail(stderr_text) or _tail("\n".join(self.splitter.notes)) or _tail(self.last_document)
+        message = _tail(stderr_text) or _tail("\n".join(self.notes)) or _tail(self.last_document)
         document = _decode_document(self.last_document) if self.last_document else None
         job = _only_job(document) if document else None
         if job and job.error:
@@ -473,10 +409,48 @@ class LiveFeed:
             fio_system_cpu_percent=job.sys_cpu,
             fio_version=document.version,
             interrupted=interrupted,
-            notes=self.splitter.notes,
+            notes=self.notes,
             raw_json=self.last_document,
         )
-        return self.cut.figures(whole, self.block_bytes) if self.cut else whole
+        return self._in_window(self.window, whole) if self.window else whole
+
+    def _in_window(self, window: MeasuredWindow, whole: JobFigures) -> JobFigures:
+        """Return ``whole`` with the figures of the window; unchanged if the load was stopped before its window began.
+
+        Raises MeasurementDisturbed, and WorkloadError if no I/O completed in the window.
+        """
+        if not self._is_full and (whole.interrupted or window.seconds is None):
+            # The load was stopped, and fio drained its queue before it printed the last document.
+            self._end = self._before_end
+        if not self._end:
+            if whole.interrupted:
+                return whole
+            raise MeasurementDisturbed(
+                "fio reported nothing about the measured time, because its output came too late or not at all",
+                hint="measure longer; the computer is overloaded, or the run is too short",
+            )
+        begin, end = _decode_document(self._begin), _decode_document(self._end)
+        seconds = load_seconds(end) - load_seconds(begin)
+        before, after = begin.jobs[0], end.jobs[0]
+        reads, writes = (
+            part if part and part.total_ios > 0 else None
+            for part in (
+                _difference(before.read, after.read, seconds, self.block_bytes),
+                _difference(before.real_write, after.real_write, seconds, self.block_bytes),
+            )
+        )
+        if reads is None and writes is None:
+            raise WorkloadError(
+                f"no I/O completed in the {seconds:.3g} s of the measurement",
+                hint="measure longer; 'raidlab lint' says how long, from the expected latency",
+            )
+        return msgspec.structs.replace(
+            whole,
+            reads=reads,
+            writes=writes,
+            window_begin_seconds=self._begin_seconds,
+            raw_json=f"[{self._begin},{self._end}]",
+        )
 
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:

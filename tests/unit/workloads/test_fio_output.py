@@ -17,13 +17,11 @@ from lab.errors import LabError, MeasurementDisturbed, WorkloadError
 from lab.gates.decoding import decode_json
 from lab.workloads.fio_output import (
     DirectionFigures,
-    DocumentSplitter,
     FioDocument,
     JobFigures,
     LiveFeed,
     LiveInterval,
     MeasuredWindow,
-    WindowCut,
     bin_percentile,
     difference,
     window_for,
@@ -138,9 +136,9 @@ def test_cut_or_scribbled_output_is_figures_or_a_lab_error(data: st.DataObject) 
 @given(st.lists(st.integers(1, 5000)))
 def test_the_splitter_does_not_care_where_chunks_end(cuts: list[int]) -> None:
     text = captured("sigint.stdout")
-    whole = DocumentSplitter()
+    whole = LiveFeed()
     expected = list(whole.documents([text]))
-    splitter = DocumentSplitter()
+    splitter = LiveFeed()
     edges = [0, *accumulate(cuts), len(text)]
     found = list(splitter.documents(text[begin:end] for begin, end in pairwise(edges)))
     assert found == expected
@@ -150,7 +148,7 @@ def test_the_splitter_does_not_care_where_chunks_end(cuts: list[int]) -> None:
 
 def test_a_torn_document_does_not_take_the_next_with_it() -> None:
     text = captured("mix.stdout")
-    assert len(list(DocumentSplitter().documents([text[:400] + "\n" + text]))) == 1
+    assert len(list(LiveFeed().documents([text[:400] + "\n" + text]))) == 1
 
 
 def test_serial_line_ends_are_understood() -> None:
@@ -318,7 +316,7 @@ def at(seconds: float) -> str:
 
 
 def figures(window: MeasuredWindow, texts: list[str], status: int = 0) -> JobFigures:
-    feed = LiveFeed(WindowCut(window), 4096)
+    feed = LiveFeed(window, 4096)
     fed(feed, *texts)
     return feed.figures(exit_status=status, accept_interrupted=bool(status))
 
@@ -336,7 +334,7 @@ def test_a_stretch_has_the_rate_of_steady_flight(seconds: float, late_seconds: f
 
 def test_intervals_before_the_stretch_are_its_warm_up() -> None:
     window = window_for(1.0, 2.0)
-    found = fed(LiveFeed(WindowCut(window), 4096), *fio_lines(window))
+    found = fed(LiveFeed(window, 4096), *fio_lines(window))
     ends = list(accumulate(each.interval_seconds for each in found))
     assert [each.is_warmup for each in found] == [end <= 1.001 for end in ends]
     assert ends[0] < 1 < ends[-1]
