@@ -94,12 +94,6 @@ class PlannedLoad(NamedTuple):
     arrays: tuple[str, ...]
     expected: Expected | None
 
-    @property
-    def has_own_seeds(self) -> bool:
-        """Whether each repeat has its own addresses. A recipe's addresses are checked on its measured cells."""
-        it = self.workload
-        return it.vary_seed or it.pattern is not AccessPattern.RANDOM or bool(it.recipe)
-
 
 class LintedPlan(NamedTuple):
     """An experiment as written, and its loads, including the one during its rebuilds."""
@@ -217,10 +211,11 @@ def _too_short_for_latency(plan: LintedPlan) -> Iterator[Seen]:
 
 
 def _same_addresses(plan: LintedPlan) -> Iterator[Seen]:
-    for load in plan.loads:
-        if plan.experiment.repeats > 1 and not load.has_own_seeds:
+    for it, *_ in plan.loads:
+        # A recipe's addresses are checked on its measured cells.
+        if plan.experiment.repeats > 1 and not it.vary_seed and it.pattern is AccessPattern.RANDOM and not it.recipe:
             observed = f"{plan.experiment.repeats} repeats on one sequence of addresses"
-            yield Seen(load.workload.id, observed, "a different one for each")
+            yield Seen(it.id, observed, "a different one for each")
 
 
 PLAN_CHECKS: Mapping[str, Check[LintedPlan]] = {
@@ -266,9 +261,7 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
     return None
 
 
-def lint_measured(
-    name: str, phase: str, workload: Workload, measured: Measured, *, declared_cold: bool, is_cold: bool
-) -> tuple[LintFinding, ...]:
+def lint_measured(name: str, phase: str, workload: Workload, measured: Measured) -> tuple[LintFinding, ...]:
     """Return the findings on one cell immediately after its measurement."""
     figures = measured.figures
     members = measured.members
@@ -287,8 +280,6 @@ def lint_measured(
         share_measured=measured.share_measured,
         steady=measured.steady,
         fewest_ios=fewest_ios(figures),
-        is_cold=is_cold,
-        declared_cold=declared_cold,
     )
     return tuple(run_checks(CELL_CHECKS, facts))
 

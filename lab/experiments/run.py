@@ -11,9 +11,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -87,7 +88,7 @@ from lab.measure.rebuild import (
     verdict,
 )
 from lab.measure.samples import Recorder, busy_fraction
-from lab.plans import Plan, Step, write_file_step
+from lab.plans import Plan, write_file_step
 from lab.results.record import (
     DEGRADED,
     HEALTHY,
@@ -145,173 +146,6 @@ _MEMORY = "memory"
 """Backing store of an emulated drive without a backing device."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The objects that the bench, the cells and the rebuilds of one run share."""
-
-    lab: Lab
-    experiment: Experiment
-    journal: RunJournal
-    stopwatch: Stopwatch
-    progress: ProgressMeter
-    allowed_rules: frozenset[str] = frozenset()
-
-
-class Bench:
-    """Builds arrays on demand; with shared disks, one array at a time."""
-
-    def __init__(self, run: Run) -> None:
-        self.records = {array.name: array for array in run.journal.record.arrays}
-        """Records of all arrays built so far, including those built before an interruption."""
-        self.findings: list[LintFinding] = []
-        """Lint findings on the kernel and on all arrays built so far."""
-        self._run = run
-        self._lab = run.lab
-        self._experiment = run.experiment
-        self._built: dict[str, BuiltArray] = {}
-        self._used: set[str] = set()
-
-    def array(self, array_id: str) -> BuiltArray:
-        """Return the array; build it if necessary. Raises ExperimentError if the lint rejects it."""
-        if array_id in self._built:
-            return self._built[array_id]
-        if self._experiment.disks.sharing is Sharing.SHARED:
-            self.take_apart()
-        plan = self._experiment.array(array_id)
-        self._run.progress.doing(f"build {plan.label}", STEP_SECONDS)
-        disks, number = self._disks_for(plan)
-        self._make_blank(disks)
-        spec = plan.spec(disks, number)
-        arrays = OpenArrays(self._lab, kinds())
-        steps = arrays.creation(spec, checks_disks=False)
-        self._lab.execute(steps)
-        array, status = None, None
-        inner: tuple[str, ...] = ()
-        if spec.is_array:
-            kind = kind_of_level(plan.level)
-            if plan.is_volume:
-                # md reports only its own arrays by name; volumes are found by the metadata on their disks.
-                machine = self._lab.machine
-                ends = read_ends(machine, spec.devices, kind.head_bytes)
-                arrays.found = BroughtUp(kind.discover(ends, machine.facts.host_name))
-            array = kind.array(arrays, spec.name)
-            status = array.read()
-            inner = tuple(each.name for each in status.inner)
-            self._wait_and_tune(plan, inner or (spec.name,))
-        size_bytes = status.size_bytes if status else disks[0].size_bytes
-        steps += self._make_file_system(spec, size_bytes)
-        # CPU time is accounted to the threads of one array by its name; a volume has several arrays.
-        target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
-        details = array.details() if array else {}
-        used_kib = digits(details.get("used_device_size_kib", ""))
-        record = ArrayRecord(
-            name=plan.id,
-            level=status.level if status else plan.level,
-            layout=details.get("layout", ""),
-            members=spec.devices,
-            chunk_bytes=spec.effective_chunk_bytes,
-            size_bytes=size_bytes,
-            used_device_bytes=used_kib * KIB if used_kib is not None else None,
-            consistency_policy=details.get("consistency_policy", status.consistency_policy if status else ""),
-            file_system=self._experiment.file_system.value,
-            commands=tuple(steps.lines()),
-            details=details,
-        )
-        built = BuiltArray(plan, spec, disks, target, array, inner)
-        self._write_files(built)
-        self._built[array_id], self.records[array_id] = built, record
-        found = lint_bench(self._lab, built)
-        self.findings += found
-        require_sound(found, self._experiment, self._run.allowed_rules)
-        return built
-
-    def take_apart(self) -> None:
-        while self._built:
-            _, built = self._built.popitem()
-            self._stop(built)
-
-    def abandon(self) -> None:
-        """Stop the arrays after an error, and ignore further errors, since on a lost machine nothing can be stopped."""
-        for built in self._built.values():
-            try:
-                self._stop(built)
-            except LabError:
-                continue
-        self._built.clear()
-
-    def _stop(self, built: BuiltArray) -> None:
-        self._lab.execute(filesystem.unmount(built.target.file_system, built.spec.device))
-        if built.array:
-            self._lab.execute(built.array.stop())
-        sums = content_sums(self._lab.machine, built.disks)
-        self.records[built.plan.id] = msgspec.structs.replace(self.records[built.plan.id], content_sums=sums)
-
-    def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], int]:
-        if plan.take:
-            return tuple(self._lab.disk(name) for name in plan.disk_names()), 0
-        if self._experiment.disks.sharing is Sharing.SHARED:
-            return self._lab.disks[: plan.members], 0
-        number = self._experiment.arrays.index(plan)
-        first = sum(other.members for other in self._experiment.arrays[:number])
-        return self._lab.disks[first : first + plan.members], number
-
-    def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
-        """Make sure that disks are blank, and reset those that another array or a probe has used."""
-        stale = [disk for disk in disks if disk.name in self._used]
-        self._lab.reset(stale)
-        self._used.update(disk.name for disk in disks)
-        # Each read of an emulated drive takes time, and discarded images are known to be blank.
-        unknown = [disk for disk in disks if disk not in stale or not reads_as_zeros_after_reset(disk)]
-        self._lab.guard.check_blank([disk.node for disk in unknown])
-
-    def _wait_and_tune(self, plan: ArrayPlan, names: Iterable[str]) -> None:
-        """Wait for the first resync of these md arrays, if there is one, and set their tunables."""
-        if not plan.assume_clean:
-            with self._run.stopwatch.resync():
-                for name in names:
-                    wait_until_idle(self._lab.machine, name)
-        self._lab.execute(tuned(plan, names))
-
-    def _make_file_system(self, spec: Spec, size_bytes: int) -> Plan:
-        kind, chunk, stripe = self._experiment.file_system, spec.effective_chunk_bytes, spec.full_stripe_bytes
-        steps = filesystem.make(
-            kind, spec.device, size_bytes=size_bytes, chunk_bytes=chunk, full_stripe_bytes=stripe
-        ) + filesystem.mount(kind, spec.device)
-        self._lab.execute(steps)
-        return steps
-
-    def mark_used(self, disk: LabDisk) -> None:
-        self._used.add(disk.name)
-
-    def _target(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> LoadTarget:
-        kind, machine = self._experiment.file_system, self._lab.machine
-        is_raw = kind is FileSystem.RAW
-        free = size_bytes if is_raw else filesystem.free_bytes(machine, filesystem.mount_point(device))
-        members = tuple(disk.kernel_name for disk in disks)
-        return LoadTarget(array, device, members, kind, free)
-
-    def _write_files(self, built: BuiltArray) -> None:
-        """Write the files of all workloads. Workloads with the same layout share files."""
-        if not self._experiment.writes_files_first:
-            return
-        layouts: dict[tuple[int, int | None], Workload] = {}
-        rebuild = self._experiment.rebuild
-        under = [rebuild.under.build()] if rebuild and rebuild.under and built.plan.id in rebuild.arrays else []
-        for workload in (*self._experiment.workloads_on(built.plan.id), *under):
-            if not workload.recipe:
-                layouts.setdefault((workload.jobs, workload.file_bytes), workload)
-        self._run.progress.doing(f"write the files of {built.plan.label}", STEP_SECONDS)
-        for workload in layouts.values():
-            try:
-                with self._run.stopwatch.aside():
-                    prepare(self._lab, built.target, workload, workload.file_bytes)
-            except WorkloadError:
-                if not self._experiment.keeps_going:
-                    raise
-        # The first cold start then does not wait for the writeback.
-        self._lab.start_writing_out(built.disks)
-
-
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
     """Whether a reset disk reads as zeros. Other drives than images and memory may keep the data after a discard."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
@@ -324,10 +158,8 @@ def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
     """
     pages = plan.stripe_cache_pages
     why = "md caches this many stripes of one page per member, so that stripes are complete before md handles them."
-    steps: list[Step] = []
-    if pages is not None:
-        steps = [write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays]
-    return Plan("Tune the arrays", tuple(steps))
+    steps = (write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays)
+    return Plan.of("Tune the arrays", steps if pages is not None else ())
 
 
 _DEVICE_FILES = ("size", "queue/iostats", "loop/dio", "md/sync_action")
@@ -432,11 +264,9 @@ def run_experiment(
     """
     experiment = seeded(experiment, seed)
     store = ResultStore(request.host.state.results)
-    if earlier is None:
-        _report_incomplete(store, experiment, request)
     clock = request.host.clock
     stopwatch = Stopwatch(clock, request.started_seconds)
-    _require_ready(store, experiment, request)
+    _require_ready(store, experiment, request, is_new=earlier is None)
     target = with_fitting_time(request.target, request.host, experiment.disk_specs, request.on_notice)
     done = earlier.done_keys if earlier else ()
     progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled, done)
@@ -463,23 +293,31 @@ def run_experiment(
             journal = store.begin(_draft(clock, experiment, text, seed, conditions))
         try:
             run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
-            with journal, (runner := CellRunner(run)).finishing():
-                runner.prepare()
-                for cell in runner.due_cells():
-                    runner.measure(cell)
-                rebuilds = RebuildRunner(runner)
-                for rebuild in runner.due_rebuilds:
+            with journal, run.finishing():
+                run.prepare()
+                for cell in run.due_cells():
+                    run.measure(cell)
+                rebuilds = RebuildRunner(run)
+                for rebuild in run.due_rebuilds:
                     rebuilds.measure(rebuild)
             return journal.record
         except BaseException as error:
             _report_stored(error, journal, request.on_notice)
-            if not earlier:
-                _discard_if_empty(store, journal.record)
+            if not earlier and not journal.record.done_keys:
+                # There is nothing to resume, and ``latest`` would refer to it.
+                with suppress(LabError):
+                    store.delete(journal.record.id)
             raise
 
 
-def _require_ready(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
-    """Report the lint findings. Raises ExperimentError if a rule refuses the run, ResultError if there is no room."""
+def _require_ready(store: ResultStore, experiment: Experiment, request: RunRequest, *, is_new: bool) -> None:
+    """Report incomplete results of a new run's experiment, and the lint findings.
+
+    Raises ExperimentError if a rule refuses the run, and ResultError if there is no room.
+    """
+    for summary in store.resumable() if is_new else ():
+        if summary.experiment == experiment.id:
+            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")
     findings = lint_experiment(experiment)
     require_sound(findings, experiment, request.allowed_rules)
     for stamp in summarised(findings):
@@ -487,13 +325,6 @@ def _require_ready(store: ResultStore, experiment: Experiment, request: RunReque
     if experiment.why:
         request.on_notice(experiment.why)
     require_room(make_folder(store.root, what="the folder for results"), RESULT_ROOM_BYTES, "results")
-
-
-def _discard_if_empty(store: ResultStore, record: ResultRecord) -> None:
-    """Delete a result without a measurement: there is nothing to resume, and ``latest`` would refer to it."""
-    if not record.done_keys:
-        with suppress(LabError):
-            store.delete(record.id)
 
 
 def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:
@@ -507,12 +338,6 @@ def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, co
         conditions=conditions,
         planned_cells=planned_keys(experiment),
     )
-
-
-def _report_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
-    for summary in store.resumable():
-        if summary.experiment == experiment.id:
-            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")
 
 
 def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
@@ -562,23 +387,40 @@ def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callabl
     error.hint = "; ".join(hints)
 
 
-class CellRunner:
-    """Measures the cells of a run, or the rest of an interrupted run. Cells in the journal are not measured again."""
+@dataclass(eq=False, slots=True)
+class Run:
+    """One run of an experiment on an open lab: builds its arrays on demand, and measures its cells.
 
-    def __init__(self, run: Run) -> None:
-        self.this_run = run
-        self._lab = run.lab
-        self._experiment = run.experiment
-        self._journal = run.journal
-        self._progress = run.progress
-        self._notes: list[str] = []
-        self.bench = Bench(run)
-        self.rates: DiskRates | None = None
-        self._due, self.due_rebuilds = remaining(run.experiment, run.journal.record.done_keys)
-        self._spare = SpareMeasurements(
-            len(planned_keys(run.experiment)), used=sum(cell.disturbed_before for cell in run.journal.record.cells)
-        )
-        self._idle_baseline = 0.0
+    With shared disks, only one array exists at a time. Cells in the journal are not measured again.
+    """
+
+    lab: Lab
+    experiment: Experiment
+    journal: RunJournal
+    stopwatch: Stopwatch
+    progress: ProgressMeter
+    allowed_rules: frozenset[str]
+    due_rebuilds: tuple[RebuildCell, ...] = field(init=False)
+    rates: DiskRates | None = None
+    """Rates of one disk, measured if predictions need them."""
+    _due: tuple[Cell, ...] = field(init=False)
+    _spare: SpareMeasurements = field(init=False)
+    _records: dict[str, ArrayRecord] = field(init=False)
+    """Records of all arrays built so far, including those built before an interruption."""
+    _built: dict[str, BuiltArray] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+    """Names of the disks that an array or a probe has used."""
+    _findings: list[LintFinding] = field(default_factory=list)
+    """Lint findings on the kernel and on all arrays built so far."""
+    _notes: list[str] = field(default_factory=list)
+    _idle_baseline: float = 0.0
+
+    def __post_init__(self) -> None:
+        record = self.journal.record
+        self._records = {array.name: array for array in record.arrays}
+        self._due, self.due_rebuilds = remaining(self.experiment, record.done_keys)
+        used = sum(cell.disturbed_before for cell in record.cells)
+        self._spare = SpareMeasurements(len(planned_keys(self.experiment)), used=used)
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
@@ -586,22 +428,25 @@ class CellRunner:
         status = RunStatus.INCOMPLETE
         try:
             yield
-            self.bench.take_apart()
+            self._take_apart()
             status = RunStatus.COMPLETE
         except MachineLost:
             raise
         except BaseException:
-            self.bench.abandon()
+            # On a lost machine nothing can be stopped.
+            while self._built:
+                with suppress(LabError):
+                    self._take_apart()
             raise
         finally:
-            record, arrays = self._journal.record, self.bench.records
-            built = [arrays[plan.id] for plan in self._experiment.arrays if plan.id in arrays]
-            found = stamps_of(self._experiment, record.conditions, self.bench.findings, record.cells)
-            wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
-            timings = self.this_run.stopwatch.timings(record.timings)
+            record, arrays = self.journal.record, self._records
+            built = [arrays[plan.id] for plan in self.experiment.arrays if plan.id in arrays]
+            found = stamps_of(self.experiment, record.conditions, self._findings, record.cells)
+            wide = wide_notes(self.experiment, record) if status is RunStatus.COMPLETE else ()
+            timings = self.stopwatch.timings(record.timings)
             stamps = tuple(dict.fromkeys((*record.stamps, *found, *wide, *self._notes)))
             changed = msgspec.structs.replace(record, arrays=tuple(built), timings=timings, stamps=stamps)
-            self._journal.finish(changed, status=status)
+            self.journal.finish(changed, status=status)
 
     def due_cells(self) -> Iterator[Cell]:
         """Yield the missing cells, then those with a wide interval in rounds.
@@ -609,12 +454,12 @@ class CellRunner:
         The rounds end when no interval is wide or ``most_repeats`` is reached.
         """
         yield from self._due
-        for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
-            record = self._journal.record
-            wide = wide_cells(self._experiment, record)
+        for repeat in range(self.experiment.repeats, self.experiment.most_repeats):
+            record = self.journal.record
+            wide = wide_cells(self.experiment, record)
             if not wide:
                 return
-            for cell in extra_cells(self._experiment, repeat, wide, len(record.cells)):
+            for cell in extra_cells(self.experiment, repeat, wide, len(record.cells)):
                 if cell.key not in record.done_keys:
                     yield cell
 
@@ -623,44 +468,175 @@ class CellRunner:
 
         Raises ExperimentError if the lint rejects an array.
         """
-        experiment, machine = self._experiment, self._lab.machine
-        if not (self._due or self.due_rebuilds or wide_cells(experiment, self._journal.record)):
+        experiment, machine = self.experiment, self.lab.machine
+        if not (self._due or self.due_rebuilds or wide_cells(experiment, self.journal.record)):
             return
-        self.bench.findings += lint_kernel(self._lab)
+        self._findings += lint_kernel(self.lab)
         if experiment.rebuild or experiment.disks.model:
-            self._progress.doing("probe one disk", 9.0)
+            self.progress.doing("probe one disk", 9.0)
             workloads = [job.build() for job in experiment.jobs]
-            with self.this_run.stopwatch.aside():
-                self.rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=bool(experiment.rebuild))
-            self.bench.mark_used(self._lab.disks[0])
+            with self.stopwatch.aside():
+                self.rates = probe_disk(self.lab, self.lab.disks[0], workloads, rebuilds=bool(experiment.rebuild))
+            self._used.add(self.lab.disks[0].name)
         if experiment.disks.sharing is Sharing.SEPARATE:
             # All arrays exist at the same time, so measurements can alternate.
             for plan in experiment.arrays:
-                self.bench.array(plan.id)
-        self._progress.doing("measure the idle machine", IDLE_SECONDS)
+                self.array(plan.id)
+        self.progress.doing("measure the idle machine", IDLE_SECONDS)
         with Recorder(machine, None, (), hertz=experiment.sampling_hertz) as recorder:
             machine.clock.sleep(IDLE_SECONDS)
         if idle := recorder.samples:
             self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
 
+    def array(self, array_id: str) -> BuiltArray:
+        """Return the array; build it if necessary. Raises ExperimentError if the lint rejects it."""
+        if array_id in self._built:
+            return self._built[array_id]
+        if self.experiment.disks.sharing is Sharing.SHARED:
+            self._take_apart()
+        plan = self.experiment.array(array_id)
+        self.progress.doing(f"build {plan.label}", STEP_SECONDS)
+        disks, number = self._disks_for(plan)
+        self._make_blank(disks)
+        spec = plan.spec(disks, number)
+        arrays = OpenArrays(self.lab, kinds())
+        if spec.name in arrays.names():
+            raise ExperimentError(
+                f"an array {spec.name} is already running on this machine",
+                hint="stop it first, or run the experiment on another machine",
+            )
+        taken = self.lab.machine.list_dirs(["/sys/block"])["/sys/block"]
+        steps = spec.creation(self.lab.disks, FileSystem.RAW, taken)
+        self.lab.execute(steps)
+        array, status = None, None
+        inner: tuple[str, ...] = ()
+        if spec.is_array:
+            kind = kind_of_level(plan.level)
+            if plan.is_volume:
+                # md reports only its own arrays by name; volumes are found by the metadata on their disks.
+                machine = self.lab.machine
+                ends = read_ends(machine, spec.devices, kind.head_bytes)
+                arrays.found = BroughtUp(kind.discover(ends, machine.facts.host_name))
+            array = kind.array(arrays, spec.name)
+            status = array.read()
+            inner = tuple(each.name for each in status.inner)
+            self._wait_and_tune(plan, inner or (spec.name,))
+        size_bytes = status.size_bytes if status else disks[0].size_bytes
+        steps += self._make_file_system(spec, size_bytes)
+        # CPU time is accounted to the threads of one array by its name; a volume has several arrays.
+        target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
+        details = array.details() if array else {}
+        used_kib = digits(details.get("used_device_size_kib", ""))
+        record = ArrayRecord(
+            name=plan.id,
+            level=status.level if status else plan.level,
+            layout=details.get("layout", ""),
+            members=spec.devices,
+            chunk_bytes=spec.effective_chunk_bytes,
+            size_bytes=size_bytes,
+            used_device_bytes=used_kib * KIB if used_kib is not None else None,
+            consistency_policy=details.get("consistency_policy", status.consistency_policy if status else ""),
+            file_system=self.experiment.file_system.value,
+            commands=tuple(steps.lines()),
+            details=details,
+        )
+        built = BuiltArray(plan, spec, disks, target, array, inner)
+        self._write_files(built)
+        self._built[array_id], self._records[array_id] = built, record
+        found = lint_bench(self.lab, built)
+        self._findings += found
+        require_sound(found, self.experiment, self.allowed_rules)
+        return built
+
+    def _take_apart(self) -> None:
+        while self._built:
+            _, built = self._built.popitem()
+            self.lab.execute(filesystem.unmount(built.target.file_system, built.spec.device))
+            if built.array:
+                self.lab.execute(built.array.stop())
+            sums = content_sums(self.lab.machine, built.disks)
+            self._records[built.plan.id] = msgspec.structs.replace(self._records[built.plan.id], content_sums=sums)
+
+    def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], int]:
+        if plan.take:
+            return tuple(self.lab.disk(name) for name in plan.disk_names()), 0
+        if self.experiment.disks.sharing is Sharing.SHARED:
+            return self.lab.disks[: plan.members], 0
+        number = self.experiment.arrays.index(plan)
+        first = sum(other.members for other in self.experiment.arrays[:number])
+        return self.lab.disks[first : first + plan.members], number
+
+    def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
+        """Make sure that disks are blank, and reset those that another array or a probe has used."""
+        stale = [disk for disk in disks if disk.name in self._used]
+        self.lab.reset(stale)
+        self._used.update(disk.name for disk in disks)
+        # Each read of an emulated drive takes time, and discarded images are known to be blank.
+        unknown = [disk for disk in disks if disk not in stale or not reads_as_zeros_after_reset(disk)]
+        self.lab.guard.check_blank([disk.node for disk in unknown])
+
+    def _wait_and_tune(self, plan: ArrayPlan, names: Iterable[str]) -> None:
+        """Wait for the first resync of these md arrays, if there is one, and set their tunables."""
+        if not plan.assume_clean:
+            with self.stopwatch.resync():
+                for name in names:
+                    wait_until_idle(self.lab.machine, name)
+        self.lab.execute(tuned(plan, names))
+
+    def _make_file_system(self, spec: Spec, size_bytes: int) -> Plan:
+        kind, chunk, stripe = self.experiment.file_system, spec.effective_chunk_bytes, spec.full_stripe_bytes
+        steps = filesystem.make(
+            kind, spec.device, size_bytes=size_bytes, chunk_bytes=chunk, full_stripe_bytes=stripe
+        ) + filesystem.mount(kind, spec.device)
+        self.lab.execute(steps)
+        return steps
+
+    def _target(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> LoadTarget:
+        kind, machine = self.experiment.file_system, self.lab.machine
+        is_raw = kind is FileSystem.RAW
+        free = size_bytes if is_raw else filesystem.free_bytes(machine, filesystem.mount_point(device))
+        members = tuple(disk.kernel_name for disk in disks)
+        return LoadTarget(array, device, members, kind, free)
+
+    def _write_files(self, built: BuiltArray) -> None:
+        """Write the files of all workloads. Workloads with the same layout share files."""
+        if not self.experiment.writes_files_first:
+            return
+        layouts: dict[tuple[int, int | None], Workload] = {}
+        rebuild = self.experiment.rebuild
+        under = [rebuild.under.build()] if rebuild and rebuild.under and built.plan.id in rebuild.arrays else []
+        for workload in (*self.experiment.workloads_on(built.plan.id), *under):
+            if not workload.recipe:
+                layouts.setdefault((workload.jobs, workload.file_bytes), workload)
+        self.progress.doing(f"write the files of {built.plan.label}", STEP_SECONDS)
+        for workload in layouts.values():
+            try:
+                with self.stopwatch.aside():
+                    prepare(self.lab, built.target, workload, workload.file_bytes)
+            except WorkloadError:
+                if not self.experiment.keeps_going:
+                    raise
+        # The first cold start then does not wait for the writeback.
+        self.lab.start_writing_out(built.disks)
+
     def options(self, workload: Workload) -> MeasureOptions:
         return MeasureOptions(
             file_bytes=workload.file_bytes,
-            seed=self._experiment.seed,
-            hertz=self._experiment.sampling_hertz,
+            seed=self.experiment.seed,
+            hertz=self.experiment.sampling_hertz,
             idle_baseline=self._idle_baseline,
-            on_sample=self._progress.on_sample,
-            is_cancelled=self._progress.is_cancelled,
+            on_sample=self.progress.on_sample,
+            is_cancelled=self.progress.is_cancelled,
         )
 
     def drop_caches(self, built: BuiltArray) -> tuple[str, ...]:
         target = built.target
-        return make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
+        return make_cold(self.lab, target.file_system, target.device, built.disks, built.parity_arrays)
 
     def measure(self, cell: Cell) -> None:
         """Measure one cell, again if it was disturbed, and store it with its lint findings."""
-        built, workload = self.bench.array(cell.array), cell.workload
-        is_cold = self._experiment.cache is Cache.COLD
+        built, workload = self.array(cell.array), cell.workload
+        is_cold = self.experiment.cache is Cache.COLD
         events: tuple[str, ...] = ()
         started, measured, disturbed_before = "", None, -1
         try:
@@ -668,11 +644,11 @@ class CellRunner:
                 disturbed_before += 1
                 if is_cold:
                     events = self.drop_caches(built)
-                self._progress.doing(self._label(cell, disturbed_before), load_seconds(workload) + 1.5)
-                started = utc_second_text(self._lab.host.clock)
+                self.progress.doing(self._label(cell, disturbed_before), load_seconds(workload) + 1.5)
+                started = utc_second_text(self.lab.host.clock)
                 try:
                     measured = run_workload(
-                        self._lab, built.target, workload, self.options(workload), repeat=cell.repeat
+                        self.lab, built.target, workload, self.options(workload), repeat=cell.repeat
                     )
                 except MeasurementDisturbed:
                     if not self._spare.take(None, 0.0, disturbed_before):
@@ -681,17 +657,19 @@ class CellRunner:
                     if self._spare.take(measured.waited_fraction, measured.share_measured, disturbed_before):
                         measured = None
         except (WorkloadError, SpecError) as error:
-            if not self._experiment.keeps_going:
+            if not self.experiment.keeps_going:
                 raise
             self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
         else:
-            record = self.cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
-            found = lint_measured(
-                record.key, record.phase, workload, measured, declared_cold=is_cold, is_cold=bool(events)
-            )
-            self._journal.add(
-                msgspec.structs.replace(
-                    record,
+            found = lint_measured(cell.key, HEALTHY, workload, measured)
+            self.journal.add(
+                self.cell_record(
+                    built,
+                    workload,
+                    measured,
+                    HEALTHY,
+                    cell.repeat,
+                    cell.order_index,
                     started_utc=started,
                     cache_events=events,
                     disturbed_before=disturbed_before,
@@ -699,18 +677,26 @@ class CellRunner:
                 )
             )
         # A later cold start then does not wait for the writeback.
-        self._lab.start_writing_out(built.disks)
-        self._progress.done(cell.key)
+        self.lab.start_writing_out(built.disks)
+        self.progress.done(cell.key)
 
     def _label(self, cell: Cell, disturbed_before: int) -> str:
-        fewest, most = self._experiment.repeats, self._experiment.most_repeats
+        fewest, most = self.experiment.repeats, self.experiment.most_repeats
         of = f"{fewest} to {most}" if most > fewest else str(fewest)
-        label = f"{self._experiment.array(cell.array).label}: {cell.workload.title}, repeat {cell.repeat + 1} of {of}"
+        label = f"{self.experiment.array(cell.array).label}: {cell.workload.title}, repeat {cell.repeat + 1} of {of}"
         return f"{label}{', again: disturbed' if disturbed_before else ''}"
 
     def cell_record(
-        self, built: BuiltArray, workload: Workload, measured: Measured, phase: str, repeat: int, order_index: int
+        self,
+        built: BuiltArray,
+        workload: Workload,
+        measured: Measured,
+        phase: str,
+        repeat: int,
+        order_index: int,
+        **more: Any,
     ) -> CellRecord:
+        """Return the record of one measurement, with a prediction. ``more`` are further fields of it."""
         prediction = self._predict(built, workload, phase, repeat, measured.file_bytes)
         return CellRecord(
             array=built.plan.id,
@@ -718,9 +704,8 @@ class CellRunner:
             phase=phase,
             repeat=repeat,
             order_index=order_index,
-            started_utc=utc_second_text(self._lab.host.clock),
             figures=measured.figures,
-            cpu=measured.cpu if self._journal.record.conditions.has_cpu_time else None,
+            cpu=measured.cpu if self.journal.record.conditions.has_cpu_time else None,
             steady=measured.steady,
             job_text=measured.job_text,
             file_bytes=measured.file_bytes,
@@ -728,13 +713,14 @@ class CellRunner:
             waited_fraction=measured.waited_fraction,
             predicted_iops=prediction.iops if prediction else None,
             prediction_reason=prediction.reason if prediction else "",
+            **{"started_utc": utc_second_text(self.lab.host.clock), **more},
         )
 
     def _predict(
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
     ) -> LoadPrediction | None:
         """Predict only if disks have a known service time; others are in memory, and limited by the processor."""
-        if not self._experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
+        if not self.experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
         failed = frozenset({victim_slot(repeat, members)} if phase == DEGRADED else ())
@@ -754,15 +740,14 @@ class CellRunner:
 class RebuildRunner:
     """Measures the rebuilds of a run, one after the other."""
 
-    def __init__(self, runner: CellRunner) -> None:
-        self._runner = runner
-        self._run = runner.this_run
-        self._lab = self._run.lab
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lab = run.lab
         self._last_sums: dict[str, DataSum] = {}
 
     def measure(self, cell: RebuildCell) -> None:
         """Measure one rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
-        built = self._runner.bench.array(cell.array)
+        built = self._run.array(cell.array)
         victim = built.md.members[victim_slot(cell.repeat, len(built.md.members))]
         if cell.under is None:
             self._alone(cell, built, victim)
@@ -774,7 +759,7 @@ class RebuildRunner:
         self._run.progress.doing(label, 10.0)
         name = built.md.name
         before = self._last_sums.get(built.plan.id) or self._sum(built)
-        predicted = predict_rebuild(self._lab, name, self._runner.rates)
+        predicted = predict_rebuild(self._lab, name, self._run.rates)
         fail_and_remove(self._lab, name, victim)
         degraded = self._sum(built)
         with self._run.stopwatch.resync():
@@ -830,7 +815,7 @@ class RebuildRunner:
         before = self._witness(built, write=True)
         recordings: list[Recording] = []
         phases = [self._phase(cell, built, load, HEALTHY, recordings)]
-        predicted = predict_rebuild(self._lab, name, self._runner.rates)
+        predicted = predict_rebuild(self._lab, name, self._run.rates)
         fail_and_remove(self._lab, name, victim)
         degraded = self._witness(built)
         phases.append(self._phase(cell, built, load, DEGRADED, recordings))
@@ -845,7 +830,7 @@ class RebuildRunner:
             self._lab,
             built.target,
             load,
-            self._runner.options(load),
+            self._run.options(load),
             longest_run_seconds=LONGEST_REBUILD_SECONDS,
             repeat=cell.repeat,
         )
@@ -864,18 +849,16 @@ class RebuildRunner:
     def _phase(
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
     ) -> PhaseRecord:
-        self._runner.drop_caches(built)
+        self._run.drop_caches(built)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._run.progress.doing(label, load_seconds(load) + 1.5)
-        measured = run_workload(self._lab, built.target, load, self._runner.options(load), repeat=cell.repeat)
+        measured = run_workload(self._lab, built.target, load, self._run.options(load), repeat=cell.repeat)
         self._add_cell(cell, built, load, measured, phase)
         recordings.append(Recording(phase, measured.samples))
         return PhaseRecord(name=phase, seconds=load.runtime_seconds)
 
     def _add_cell(self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str) -> None:
-        record = self._runner.cell_record(
-            built, load, measured, phase, cell.repeat, len(self._run.journal.record.cells)
-        )
+        record = self._run.cell_record(built, load, measured, phase, cell.repeat, len(self._run.journal.record.cells))
         self._run.journal.add(record)
         self._run.progress.done(record.key)
 

@@ -79,8 +79,6 @@ class CellFacts:
     steady: SteadyFigures | None = None
     fewest_ios: int | None = None
     """Number of I/Os in the direction with the fewest, or None if there are no percentiles."""
-    is_cold: bool = True
-    declared_cold: bool = True
 
 
 def _resync_running(cell: CellFacts) -> Iterator[Seen]:
@@ -133,11 +131,6 @@ def _disturbed(cell: CellFacts) -> Iterator[Seen]:
         yield Seen(cell.name, observed, f"{MOST_WAITED_FRACTION:.0%} at most")
 
 
-def _cell_warm_cache(cell: CellFacts) -> Iterator[Seen]:
-    if cell.declared_cold and not cell.is_cold:
-        yield Seen(cell.name, "caches were not emptied before it", "unmount, drop_caches, mount")
-
-
 CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
     "resync-running": _resync_running,
     "mixed-directions": _mixed_directions,
@@ -146,7 +139,6 @@ CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
     "too-few-samples": _too_few_samples,
     "noisy-neighbour": _noisy_neighbour,
     "disturbed": _disturbed,
-    "warm-cache": _cell_warm_cache,
 }
 
 
@@ -495,7 +487,6 @@ def _facts_of_cell(cell: CellRecord) -> CellFacts:
         waited_fraction=cell.waited_fraction,
         steady=cell.steady,
         fewest_ios=fewest_ios(cell.figures),
-        declared_cold=False,
     )
 
 

@@ -57,7 +57,7 @@ def rules(rig: Rig, array: BuiltArray) -> set[str]:
 
 def measure(rig: Rig, array: BuiltArray, workload: Workload, file_bytes: int = 16 * MIB) -> tuple[set[str], Measured]:
     measured = run_workload(rig.lab, array.target, workload, MeasureOptions(file_bytes=file_bytes, hertz=10.0))
-    found = lint_measured("cell", "healthy", workload, measured, declared_cold=False, is_cold=False)
+    found = lint_measured("cell", "healthy", workload, measured)
     return {finding.rule_id for finding in found}, measured
 
 

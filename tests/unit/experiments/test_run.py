@@ -14,7 +14,7 @@ import pytest
 from lab.errors import ExperimentError, MeasurementDisturbed, ResultError, RunCancelled
 from lab.experiments import run
 from lab.experiments.linting import stamps_of
-from lab.experiments.run import Bench, RebuildRunner, Run, _require_same, require_room
+from lab.experiments.run import RebuildRunner, Run, _require_same, require_room
 from lab.experiments.schedule import (
     MEASURED_AGAIN,
     ProgressMeter,
@@ -280,14 +280,14 @@ def test_one_of_which_nothing_is_known_is_made_again_and_then_an_error(monkeypat
     monkeypatch.setattr(run, "run_workload", hang)
     monkeypatch.setattr(run, "make_cold", lambda *_: ())
     built = SimpleNamespace(target=SimpleNamespace(file_system=None, device=""), disks=(), parity_arrays=())
-    monkeypatch.setattr(Bench, "array", lambda *_: built)
+    monkeypatch.setattr(Run, "array", lambda *_: built)
     planned = experiment()
     journal = SimpleNamespace(record=SimpleNamespace(cells=(), arrays=(), done_keys=()))
     progress = SimpleNamespace(doing=lambda *_: None, on_sample=None, is_cancelled=None)
     lab = SimpleNamespace(host=SimpleNamespace(clock=HostClock()))
-    this_run = SimpleNamespace(lab=lab, experiment=planned, journal=journal, progress=progress)
+    this_run = cast("Any", Run)(lab, planned, journal, None, progress, frozenset())
     with pytest.raises(MeasurementDisturbed, match="reported nothing"):
-        run.CellRunner(cast("Run", this_run)).measure(cells(planned)[0])
+        this_run.measure(cells(planned)[0])
     assert len(tries) == MEASURED_AGAIN + 1
 
 

@@ -176,8 +176,6 @@ CELL = CellFacts(
         ({"steady": None}, set()),
         ({"fewest_ios": 999}, {"too-few-samples"}),
         ({"steal_fraction": 0.03}, {"noisy-neighbour"}),
-        ({"is_cold": False}, {"warm-cache"}),
-        ({"is_cold": False, "declared_cold": False}, set()),
     ],
 )
 def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -> None:
