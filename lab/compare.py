@@ -391,11 +391,6 @@ class PlatformComparison:
     conclusions: tuple[Conclusion, ...]
 
 
-def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
-    """Map each experiment to its platforms. Only results of the same experiment are comparable."""
-    return grouped(platforms, lambda platform: platform.record.experiment)
-
-
 def platform_of(record: ResultRecord) -> Platform:
     """Make the platform of a record. Its name describes the machine and the disks."""
     return Platform(platform_words(record), record, bad_repeats(record))
@@ -559,6 +554,9 @@ def _setting_words(setting: tuple[str, str, str]) -> str:
     return Key("", *setting).words.removeprefix(", ")
 
 
+_OPPOSITES = {RatioOutcome.FASTER: RatioOutcome.SLOWER, RatioOutcome.SLOWER: RatioOutcome.FASTER}
+
+
 def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterator[Conclusion]:
     """Compare all pairs of arrays on all platforms, as one family of comparisons."""
     pairs = [
@@ -587,14 +585,11 @@ def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterato
         is_slower = known[0].outcome is RatioOutcome.SLOWER
         faster, slower = (other, one) if is_slower else (one, other)
         # All verdicts are about the array that is faster on the first platform.
-        turned = tuple(_turned(verdict) if is_slower else verdict for verdict in known)
+        turned = tuple(
+            replace(each, outcome=_OPPOSITES.get(each.outcome, each.outcome)) if is_slower else each for each in known
+        )
         transfers = tuple(_transfer(turned[0], verdict) for verdict in turned[1:])
         yield Conclusion(_setting_words(setting), faster.array, slower.array, turned, transfers)
-
-
-def _turned(verdict: Verdict) -> Verdict:
-    opposite = {RatioOutcome.FASTER: RatioOutcome.SLOWER, RatioOutcome.SLOWER: RatioOutcome.FASTER}
-    return Verdict(opposite.get(verdict.outcome, verdict.outcome), verdict.reason)
 
 
 def _transfer(here: Verdict, there: Verdict) -> Transfer:

@@ -21,7 +21,6 @@ from lab.compare import (
     Comparison,
     PlatformComparison,
     UnlikeRuns,
-    by_experiment,
     compare_platforms,
     platform_of,
     require_alike,
@@ -40,6 +39,7 @@ from lab.machine.target import target_words
 from lab.plugins import extension, extensions
 from lab.report.tables import TOO_FEW, csv_of, platform_tables, render_result, transfer_counts
 from lab.results.record import RunStatus
+from lab.results.rows import grouped
 from lab.results.statistics import DEFAULT_MARGIN, RatioOutcome
 from lab.results.store import (
     RECORD_NAME,
@@ -348,7 +348,7 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
     found: dict[str, PlatformComparison] = {}
     problems = [each for each in named if isinstance(each, str)]
-    for experiment, group in by_experiment(platforms).items():
+    for experiment, group in grouped(platforms, lambda each: each.record.experiment).items():
         if len(group) < 2:
             problems.append(f"arm-missing: {experiment} was measured on {group[0].name} only")
             continue

@@ -65,10 +65,6 @@ class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     size_bytes: DiskBytes
     model: str = ""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"{self.id}{number:02d}" for number in range(1, self.count + 1))
-
 
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The disks of the arrays, either as many equal disks as they need, or pools from which the arrays take disks."""
@@ -81,9 +77,9 @@ class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def pool_specs(self) -> tuple[DiskSpec, ...]:
         return tuple(
-            DiskSpec(name=name, kind=self.kind, size_bytes=pool.size_bytes, model=pool.model)
+            DiskSpec(name=f"{pool.id}{number:02d}", kind=self.kind, size_bytes=pool.size_bytes, model=pool.model)
             for pool in self.pools
-            for name in pool.names
+            for number in range(1, pool.count + 1)
         )
 
 

@@ -468,10 +468,6 @@ def _foreign_command(job: FioJob) -> Iterator[Seen]:
     yield from _in_group(job, FioGroup.REACHES, _OWN_TARGET)
 
 
-def _not_played(job: FioJob) -> Iterator[Seen]:
-    yield from _in_group(job, FioGroup.CHANGES, "run it with fio itself, because raidlab cannot run it")
-
-
 def _in_group(job: FioJob, group: FioGroup, required: str) -> Iterator[Seen]:
     for setting in job.settings:
         found, why = group_of(setting.name, setting.value)
@@ -577,4 +573,8 @@ FIO_CHECKS: Mapping[str, Check[_Sections]] = {
     "jobs-unsummed": _jobs_unsummed,
     "misaligned": _misaligned,
 }
-JOB_CHECKS: Mapping[str, Check[FioJob]] = {RULE: _foreign_command, NOT_PLAYED: _not_played, NOT_ANALYSED: _not_analysed}
+JOB_CHECKS: Mapping[str, Check[FioJob]] = {
+    RULE: _foreign_command,
+    NOT_PLAYED: lambda job: _in_group(job, FioGroup.CHANGES, "run it with fio itself, because raidlab cannot run it"),
+    NOT_ANALYSED: _not_analysed,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol, Self
 
 from lab.arrays.levels import md_path
@@ -38,16 +38,8 @@ class DiskCounters:
 
     def since(self, before: DiskCounters) -> DiskCounters:
         """Return the increase since ``before``. ``in_flight`` is not a running total, and remains unchanged."""
-        return DiskCounters(
-            reads=self.reads - before.reads,
-            read_bytes=self.read_bytes - before.read_bytes,
-            read_wait_seconds=self.read_wait_seconds - before.read_wait_seconds,
-            writes=self.writes - before.writes,
-            written_bytes=self.written_bytes - before.written_bytes,
-            write_wait_seconds=self.write_wait_seconds - before.write_wait_seconds,
-            in_flight=self.in_flight,
-            busy_seconds=self.busy_seconds - before.busy_seconds,
-        )
+        increase = {each.name: getattr(self, each.name) - getattr(before, each.name) for each in fields(self)}
+        return DiskCounters(**increase | {"in_flight": self.in_flight})
 
 
 @dataclass(frozen=True, slots=True)

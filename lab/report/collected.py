@@ -13,7 +13,6 @@ from lab.compare import (
     PlatformComparison,
     bad_repeats,
     baseline_ratios,
-    by_experiment,
     compare_platforms,
     healthy_medians,
     is_speed,
@@ -23,6 +22,7 @@ from lab.compare import (
 from lab.errors import LabError, ResultError
 from lab.lint.experiment_checks import as_shown
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
+from lab.results.rows import grouped
 from lab.results.store import FoundResult, ResultStore, find_results
 from lab.tables import Column, Table
 from lab.workloads.fio_output import DirectionFigures
@@ -188,9 +188,21 @@ def collect(
         if isinstance(each, str):
             problems.append(each)
             continue
-        listed.append(_listed(each))
-        of_experiment = ratios.setdefault(each.record.experiment, {})
-        for pair, ratio in baseline_ratios(each.record, healthy_medians(each.record)):
+        record = each.record
+        listed.append(
+            Listed(
+                record.id,
+                record.experiment,
+                record.created_utc,
+                each.machine,
+                len(record.cells) + len(record.rebuilds),
+                record.status is RunStatus.COMPLETE,
+                len(record.stamps),
+                len(each.problems),
+            )
+        )
+        of_experiment = ratios.setdefault(record.experiment, {})
+        for pair, ratio in baseline_ratios(record, healthy_medians(record)):
             if ratio is not None:
                 of_experiment.setdefault(pair, []).append(ratio)
         if len(listed) <= MOST_DETAILED:
@@ -216,25 +228,13 @@ def collect(
     return Collected(tuple(listed), tuple(detailed), (*problems, *unlike), comparisons, others=others)
 
 
-def _listed(each: Loaded) -> Listed:
-    record = each.record
-    return Listed(
-        record.id,
-        record.experiment,
-        record.created_utc,
-        each.machine,
-        len(record.cells) + len(record.rebuilds),
-        record.status is RunStatus.COMPLETE,
-        len(record.stamps),
-        len(each.problems),
-    )
-
-
 def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparison], list[str]]:
     """Compare the results of each experiment that has several. Also return messages about incomparable results."""
     found: dict[str, PlatformComparison] = {}
     problems: list[str] = []
-    for experiment, group in by_experiment([platform_of(each.record) for each in detailed]).items():
+    for experiment, group in grouped(
+        [platform_of(each.record) for each in detailed], lambda each: each.record.experiment
+    ).items():
         if len(group) < 2:
             continue
         try:

@@ -75,37 +75,36 @@ class LevelPlots:
         return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
 
     def _speed(self) -> Plot:
-        rows = self._rows
-        if is_large(rows[0]):
-            values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in rows]
-            first = [row.section(row.cells[0]) for row in rows]
+        if is_large(self._rows[0]):
+            values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in self._rows]
+            first = [row.section(row.cells[0]) for row in self._rows]
             # An imported record may contain a rate without I/Os.
             scales = [section.io_bytes / section.total_ios / 1e6 if section.total_ios else 0.0 for section in first]
-            marks = self._published(Quantity.BANDWIDTH, rows, values) or self._published(Quantity.IOPS, rows, values)
+            marks = self._published(Quantity.BANDWIDTH, values) or self._published(Quantity.IOPS, values)
             unit, what = "MB/s", "Throughput"
         else:
-            values = [row.values(lambda section: section.iops) for row in rows]
-            scales = [1.0] * len(rows)
-            marks = self._published(Quantity.IOPS, rows, values)
+            values = [row.values(lambda section: section.iops) for row in self._rows]
+            scales = [1.0] * len(self._rows)
+            marks = self._published(Quantity.IOPS, values)
             unit, what = "I/Os per second (IOPS)", "Speed"
         theory = [
             row.predicted_iops * scale or None if row.predicted_iops else None
-            for row, scale in zip(rows, scales, strict=True)
+            for row, scale in zip(self._rows, scales, strict=True)
         ]
         if not any(theory):
-            theory = self._relative_theory(rows, values)
-        return self._bars(what, unit, "more is better", rows, values, theory, marks)
+            theory = self._relative_theory(values)
+        return self._bars(what, unit, "more is better", values, theory, marks)
 
-    def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
+    def _relative_theory(self, values: Sequence[Sequence[float]]) -> list[float | None]:
         """Multiply predicted ratios to the first array by its measured value, because the disks' speed is unknown."""
         if self._theory is None:
-            return [None] * len(rows)
+            return [None] * len(self._rows)
         predicted = [
-            self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows
+            self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in self._rows
         ]
         first = predicted[0]
         if not first or not values[0]:
-            return [None] * len(rows)
+            return [None] * len(self._rows)
         here = estimate(values[0]).median
         return [None, *(iops / first * here if iops else None for iops in predicted[1:])]
 
@@ -115,31 +114,29 @@ class LevelPlots:
         in_flight = self._labels.in_flight(rows[0].workload)
         # By Little's law, I/Os in flight = IOPS × latency in seconds.
         theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
-        marks = self._published(Quantity.MEAN_LATENCY, rows, values)
-        return self._bars("Mean latency", "milliseconds", "less is better", rows, values, theory, marks)
+        marks = self._published(Quantity.MEAN_LATENCY, values)
+        return self._bars("Mean latency", "milliseconds", "less is better", values, theory, marks)
 
     def _cpu(self) -> Iterator[Plot]:
-        rows = self._rows
         unit, figure = "CPU µs per I/O", "cpu_microseconds_per_io"
-        if is_large(rows[0]):
+        if is_large(self._rows[0]):
             unit, figure = "CPU seconds per GiB", "cpu_seconds_per_gib"
-        values = [[cost for cost in row.cpu_by_repeat(figure).values() if cost > 0] for row in rows]
+        values = [[cost for cost in row.cpu_by_repeat(figure).values() if cost > 0] for row in self._rows]
         if any(values):
-            marks = self._published(Quantity.CPU_PER_GIB, rows, values)
+            marks = self._published(Quantity.CPU_PER_GIB, values)
             note = "all CPUs and md's threads, minus the idle machine"
-            yield self._bars("CPU cost", unit, note, rows, values, [None] * len(rows), marks)
+            yield self._bars("CPU cost", unit, note, values, [None] * len(values), marks)
 
     def _bars(
         self,
         what: str,
         unit: str,
         note: str,
-        rows: Sequence[Row],
         values: Sequence[Sequence[float]],
         theory: Sequence[float | None],
         published: dict[str, tuple[float, str]],
     ) -> Plot:
-        shown = [each for each in zip(rows, values, theory, strict=True) if each[1]]
+        shown = [each for each in zip(self._rows, values, theory, strict=True) if each[1]]
         names = [wrapped(self.name(row), 20) for row, _, _ in shown]
         found = [row.estimate(repeats) for row, repeats, _ in shown]
         hover_texts = [interval_words(each, digits=4) for each in found]
@@ -166,14 +163,12 @@ class LevelPlots:
         summary = f"{what}, {unit.removesuffix(' (IOPS)')}; medians: {words}."
         return Plot(what, summary, drawn, _bars_layout(f"{unit}; {note}", names), _height(len(shown)))
 
-    def _published(
-        self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
-    ) -> dict[str, tuple[float, str]]:
+    def _published(self, quantity: Quantity, values: Sequence[Sequence[float]]) -> dict[str, tuple[float, str]]:
         """Map each array to the published ratio times the other array's measured value, and to the calculation as text.
 
         Published absolute figures are not shown, because they were measured on a different machine.
         """
-        medians = {row.array: estimate(found).median for row, found in zip(rows, values, strict=True) if found}
+        medians = {row.array: estimate(found).median for row, found in zip(self._rows, values, strict=True) if found}
         return {
             finding.array: (
                 finding.ratio * medians[finding.beside],
