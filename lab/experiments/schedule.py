@@ -89,17 +89,14 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
         ]
     else:
         for first in range(0, experiment.repeats, experiment.rounds_per_build):
-            ordered += _block(experiment, range(first, min(first + experiment.rounds_per_build, experiment.repeats)))
+            repeats = range(first, min(first + experiment.rounds_per_build, experiment.repeats))
+            block = [(array, workload, repeat) for repeat in repeats for array, workload in _round(experiment, repeat)]
+            if len(repeats) > 1:
+                # One array after another, in the order of the arrays in the first repeat.
+                arrays = list(dict.fromkeys(array for array, _, _ in block))
+                block.sort(key=lambda each: arrays.index(each[0]))
+            ordered += block
     return tuple(Cell(array, workload, repeat, index) for index, (array, workload, repeat) in enumerate(ordered))
-
-
-def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
-    """Return these repeats of all cells, one array after another, in the order of the arrays in the first repeat."""
-    block = [(array, workload, repeat) for repeat in repeats for array, workload in _round(experiment, repeat)]
-    if len(repeats) > 1:
-        arrays = list(dict.fromkeys(array for array, _, _ in block))
-        block.sort(key=lambda each: arrays.index(each[0]))
-    return block
 
 
 def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
@@ -334,7 +331,6 @@ class ProgressMeter:
         self._report(replace(self._now, done_count=count, planned_count=planned, rates=None))
 
     def on_sample(self, sample: Sample) -> None:
-        """Update the progress within a step, and the rates of the array."""
         earlier, self._sample = self._sample, sample
         device = next((name for name in sample.disks if is_array_name(name)), None) or next(iter(sample.disks), None)
         rates = rates_between(earlier, sample, device) if earlier and device else None

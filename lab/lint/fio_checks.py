@@ -271,10 +271,6 @@ class FioSection:
         return "read" if word in _READS else "write" if word in _WRITES else "mix" if word in _MIXES else ""
 
     @property
-    def discards_only(self) -> bool:
-        return self.value("rw").partition(":")[0] in ("trim", "randtrim")
-
-    @property
     def engine(self) -> str:
         return self.value("ioengine", DEFAULT_ENGINE)
 
@@ -538,7 +534,8 @@ def _fio_zero_data(sections: _Sections) -> Iterator[Seen]:
 
 def _fio_buffered(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
-        has_cache = section.engine in ENGINES and not section.discards_only
+        discards_only = section.value("rw").partition(":")[0] in ("trim", "randtrim")
+        has_cache = section.engine in ENGINES and not discards_only
         # is_on() is None if the value depends on a variable.
         past_cache = section.is_on("direct") is not False or section.value("buffered") == "0" or section.is_on("atomic")
         flushes = ("fsync", "fdatasync", "end_fsync", "sync")

@@ -413,7 +413,11 @@ def _job_place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterat
 
 def _job_text(workload: Workload, target: JobTarget, phase: FioPhase, size_bytes: int, seconds: float) -> str:
     if workload.recipe:
-        return _literal_text(workload, target, size_bytes, seconds)
+        text = workload.recipe.strip()
+        filled = {"{filename}": _one_file(target), "{size}": str(size_bytes), "{runtime}": _milliseconds(seconds)}
+        for word, value in filled.items():
+            text = text.replace(word, value)
+        return f"{text}\n"
     lines = [*_global_lines(workload, target)]
     lines += _job_place(workload, target, size_bytes)
     if phase is FioPhase.MEASURE:
@@ -441,14 +445,6 @@ def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
         name = workload.id if number == 0 else f"{workload.id}-{number}"
         lines += ["", f"[{name}]", f"read_iolog={TRACE_PATH}.{number}"]
     return "\n".join(lines) + "\n"
-
-
-def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> str:
-    text = workload.recipe.strip() + "\n"
-    filled = {"{filename}": _one_file(target), "{size}": str(size_bytes), "{runtime}": _milliseconds(runtime)}
-    for word, value in filled.items():
-        text = text.replace(word, value)
-    return text
 
 
 def _rw(workload: Workload) -> str:

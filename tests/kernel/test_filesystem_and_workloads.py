@@ -14,8 +14,8 @@ from lab.errors import WorkloadError
 from lab.measure.job import BackgroundLoad, FioRun, LoadTarget, Measured, MeasureOptions, run_workload
 from lab.measure.samples import FEWEST_TICKS, TICKS_PER_SECOND, Recorder
 from lab.units import MIB
-from lab.workloads.fio_output import LiveFeed, LiveInterval
-from lab.workloads.jobs import LEAST_SPACE_BYTES, FioPhase, fio_invocations
+from lab.workloads.fio_output import LiveInterval
+from lab.workloads.jobs import LEAST_SPACE_BYTES, fio_invocations
 from lab.workloads.workload import Direction, LoadProgram, Verify, Workload, all_workloads, find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 
@@ -108,26 +108,6 @@ def test_file_systems_carry_verified_data(module_rig: Rig, spec: ArraySpec, kind
     lab.execute(filesystem.unmount(kind, DEVICE))
     if kind in CHECKS:
         lab.machine.run(CHECKS[kind])
-
-
-def test_verify_rereads_and_notices_a_changed_block(module_rig: Rig, raw: LoadTarget) -> None:
-    lab = module_rig.lab
-    invocations = fio_invocations(find_workload("verify-4k"), raw.job_target(file_bytes=4 * MIB))
-    assert invocations[-1].phase is FioPhase.VERIFY
-
-    def run(number: int) -> None:
-        chosen = invocations[number]
-        result = lab.machine.run(chosen.argv, stdin_text=chosen.job_text, check=False)
-        feed = LiveFeed()
-        list(feed.intervals([result.stdout]))
-        feed.figures(exit_status=result.status, stderr_text=result.stderr)
-
-    for number in range(len(invocations)):
-        run(number)
-    one = ("dd", "if=/dev/urandom", f"of={DEVICE}", "bs=4K", "seek=700", "count=1", "oflag=direct", "status=none")
-    lab.machine.run(one)
-    with pytest.raises(WorkloadError, match="data differ from what was written"):
-        run(-1)
 
 
 def test_verify_under_load_notices_damage_behind_mds_back(rig: Rig) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.tables import NOTHING, Column, Table, as_csv
+from lab.tables import NOTHING, Column, Table
 
 TABLE = Table("Title", (Column("name", False), Column("µs")), (("a|b", "1"), ("漢字", "1234")), ("a note",))
 
@@ -20,11 +20,6 @@ def test_markdown() -> None:
     assert Table("T", (Column("n"),), (("1",),)).as_markdown().endswith("| 1 |")
     with pytest.raises(ValueError, match="shorter than"):
         Table("T", (Column("a"), Column("b")), (("1",),)).as_markdown()
-
-
-def test_csv_quotes_what_must_be_quoted() -> None:
-    text = as_csv(("a", "b"), [["x,y", 'say "hi"'], [1, ""]])
-    assert text == 'a,b\n"x,y","say ""hi"""\n1,\n'
 
 
 def test_values_are_formatted_as_their_column_defines() -> None:

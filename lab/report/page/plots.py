@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lab.compare import PlatformComparison, PlatformMeasure, PlatformRow
+from lab.compare import PlatformComparison
 from lab.experiments.published import Published, Quantity
 from lab.report.collected import RatioDistribution
 from lab.report.page.blocks import (
@@ -523,26 +523,23 @@ def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], ro
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
     """Yield a plot for each dimensionless figure, with all machines side by side."""
+    machines = [platform.name for platform in found.platforms]
     for measure, rows in grouped(found.rows, lambda row: row.measure).items():
-        yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
-
-
-def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machines: Sequence[str]) -> Plot:
-    names = [wrapped(row.what, 24) for row in rows]
-    traces = []
-    for place, machine in enumerate(machines):
-        values = [_without_interval(row.values[place]) for row in rows]
-        points = [(name, value, plain(row.what)) for name, value, row in zip(names, values, rows, strict=True)]
-        traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
-    title = f"{measure.value[0].upper()}{measure.value[1:]}"
-    return Plot(
-        title,
-        f"{title}, for {len(machines)} machines: {'; '.join(machines)}.",
-        traces,
-        _ratio_layout(f"{measure.value}, log scale", _ends(value for row in rows for value in row.values), names),
-        _RATIO_FRAME_PIXELS + _ROW_PIXELS * len(rows),
-        is_wide=len(rows) > 8,
-    )
+        names = [wrapped(row.what, 24) for row in rows]
+        traces = []
+        for place, machine in enumerate(machines):
+            values = [_without_interval(row.values[place]) for row in rows]
+            points = [(name, value, plain(row.what)) for name, value, row in zip(names, values, rows, strict=True)]
+            traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
+        title = f"{measure.value[0].upper()}{measure.value[1:]}"
+        yield Plot(
+            title,
+            f"{title}, for {len(machines)} machines: {'; '.join(machines)}.",
+            traces,
+            _ratio_layout(f"{measure.value}, log scale", _ends(value for row in rows for value in row.values), names),
+            _RATIO_FRAME_PIXELS + _ROW_PIXELS * len(rows),
+            is_wide=len(rows) > 8,
+        )
 
 
 def _without_interval(found: Estimate | None) -> Estimate | None:
