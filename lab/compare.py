@@ -110,10 +110,7 @@ def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """Return the differences that are in ``allowed``.
-
-    Raises UnlikeRuns, which lists all other differences, and SpecError if ``allowed`` contains an unknown condition.
-    """
+    """Return the differences in ``allowed``. Raises UnlikeRuns with the others, SpecError for unknown conditions."""
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -144,8 +141,7 @@ class Compared:
     """Median of the first result."""
     second: float
     ratio: Ratio | None
-    """Ratio of the second to the first, or None if meaningless. It is Mann-Whitney's, because the runs are independent.
-    """
+    """Ratio of the second to the first, or None if meaningless. Mann-Whitney's, because the runs are independent."""
     outcome: RatioOutcome
     """Verdict on the second result relative to the first."""
     reason: str
@@ -236,10 +232,7 @@ class Key(NamedTuple):
 
 
 def figures_of(record: ResultRecord) -> Mapping[Key, Row]:
-    """Return all figures.
-
-    Repeats with an invalid speed (0, NaN, infinite) are omitted, and so are figures without any valid repeat.
-    """
+    """Return all figures, without repeats that have an invalid speed (0, NaN, infinite)."""
     valid = (replace(row, cells=tuple(c for c in row.cells if is_speed(row.section(c).iops))) for row in rows(record))
     return {Key(row.array, row.workload, row.phase, row.direction): row for row in valid if row.cells}
 
@@ -321,8 +314,7 @@ class Transfer(StrEnum):
 
 
 MOST_PAIRS = 5_000
-"""Maximum number of pairs of arrays under the same load. It is twice the number in the catalogue's largest experiment.
-Each pair takes a few milliseconds per machine."""
+"""Pairs of arrays under the same load: twice as many as in the largest built-in experiment, each a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +349,7 @@ class Agreement:
     what: str
     arrays: int
     tau: float
-    """Kendall's tau of the medians, which is 1 for the same order, -1 for the reverse, and nan if one side's are all
-    equal.
-    """
+    """Kendall's tau of the medians: 1 for the same order, -1 for the reverse, nan if one side's are all equal."""
     pairs: int
     told: int
     """Number of pairs of arrays with a verdict on both platforms."""

@@ -36,10 +36,7 @@ _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, Disk
 
 
 def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
-    """Return all findings before a run starts, those of the plan and of the publication that it repeats.
-
-    Raises SpecError if the publication is unknown.
-    """
+    """Return the findings on the plan and on its publication. Raises SpecError if the publication is unknown."""
     found = list(lint_plan(experiment))
     publications = extension(PublicationLint)
     if experiment.publication and publications:
@@ -74,8 +71,7 @@ SHORTEST_IN_QUEUES, WARMUP_IN_QUEUES = 3.0, 1.5
 apart like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and
 until then the array is too fast."""
 ROOM_FRACTION = 0.97
-"""The approximate fraction of an array that a file system leaves for files, for ext4 without reserved blocks and for
-xfs with its log."""
+"""What ext4 without reserved blocks, or xfs with its log, leaves of an array for files, approximately."""
 
 
 class Expected(NamedTuple):

@@ -152,10 +152,7 @@ def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
 
 
 def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
-    """Return the plan that sets the requested tunables of each md array; it is empty if there are none.
-
-    Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
-    """
+    """Return the plan that sets the arrays' tunables (kernel: Documentation/admin-guide/md.rst, stripe_cache_size)."""
     pages = plan.stripe_cache_pages
     why = "md caches this many stripes of one page per member, so that stripes are complete before md handles them."
     steps = (write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays)
@@ -449,10 +446,7 @@ class Run:
             self.journal.finish(changed, status=status)
 
     def due_cells(self) -> Iterator[Cell]:
-        """Yield the missing cells, then those with a wide interval in rounds.
-
-        The rounds end when no interval is wide or ``most_repeats`` is reached.
-        """
+        """Yield the missing cells, then rounds of those with a wide interval, up to ``most_repeats`` repeats."""
         yield from self._due
         for repeat in range(self.experiment.repeats, self.experiment.most_repeats):
             record = self.journal.record
@@ -464,10 +458,7 @@ class Run:
                     yield cell
 
     def prepare(self) -> None:
-        """Probe a disk, build the arrays that exist at the same time, and measure the idle machine, if anything is due.
-
-        Raises ExperimentError if the lint rejects an array.
-        """
+        """Probe a disk, build the arrays of separate disks, and measure the idle machine. Raises ExperimentError."""
         experiment, machine = self.experiment, self.lab.machine
         if not (self._due or self.due_rebuilds or wide_cells(experiment, self.journal.record)):
             return

@@ -185,11 +185,7 @@ _Key = tuple[str, str]
 
 
 def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
-    """Return the cells (array, workload) that need more repeats.
-
-    These are the cells that have not reached their next look, and those whose interval is still too wide at a look
-    before the last.
-    """
+    """Return the cells (array, workload) between two looks, and those that are too wide at a look before the last."""
     planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
     return frozenset(
         key

@@ -423,10 +423,7 @@ def built_in_names() -> tuple[str, ...]:
 
 
 def find_experiment(name: str) -> tuple[Experiment, str]:
-    """Find an experiment by name or path, and return it with the text of its file.
-
-    Raises SpecError if the file is invalid, or if the name is unknown, with the nearest name in its hint.
-    """
+    """Return the experiment with this name or path, and the text of its file. Raises SpecError if there is none."""
     path = file_of("experiment", name, BUILT_IN_FOLDER)
     text = toml_text(path)
     experiment = decode_toml(text, Experiment, source=str(path))

@@ -189,8 +189,7 @@ AGREEMENT_FRACTION = 0.05
 """An interval that comes within this fraction of theory agrees with it."""
 BUSY_FRACTION = 0.85
 """A processor counts as the limit if at least this fraction of it is busy. The fraction is below 1 because /proc/stat
-counts whole ticks, and because a machine that waits for its own interrupts is idle.
-"""
+counts whole ticks, and because a machine that waits for its own interrupts is idle."""
 DRAIN_FRACTION = 0.02
 """The drain of a queue is not reported if it takes at most this fraction of the measured time."""
 REBUILD = "rebuild"
@@ -356,10 +355,7 @@ def _md_threads(cell: CellRecord) -> float | None:
 
 
 def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
-    """Return the time during which I/Os were issued, and the time over which fio counted them.
-
-    The second time is longer, because fio waits for the I/Os that are still in flight.
-    """
+    """Return how long I/Os were issued, and how long fio counted them, which includes those still in flight."""
     found = _RUNTIME.search(cell.job_text)
     if found is None or not int(found[1]):
         return None
@@ -588,10 +584,7 @@ def _busy_before(record: ResultRecord) -> Iterator[Seen]:
 
 
 def same_addresses(record: ResultRecord) -> Iterator[Seen]:
-    """Yield a finding for each load whose repeats all used the same addresses.
-
-    For older records, the addresses are derived from the jobs.
-    """
+    """Find loads whose repeats all used the same addresses, which are derived from the jobs of older records."""
     for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
             continue

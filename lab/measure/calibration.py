@@ -172,10 +172,7 @@ class Calibration:
 
 
 def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
-    """Measure the drive that ``read`` reads, which takes about 25 s on a 7200 rpm drive.
-
-    Raises SpecError if the disk is too small, and LabError if no rotation is detected.
-    """
+    """Measure a drive, for about 25 s at 7200 rpm. Raises SpecError if it is too small, LabError if nothing rotates."""
     if size_bytes < LEAST_BYTES:
         raise SpecError(
             f"a disk of {human_bytes(size_bytes)} is too small", hint=f"use {human_bytes(LEAST_BYTES)} or more"

@@ -111,10 +111,7 @@ class FioRun:
         return self._stop.is_set()
 
     def run(self, invocations: Iterable[Invocation]) -> tuple[Finished, ...]:
-        """Run the invocations until all are done or stop is requested, and return those that measured something.
-
-        Raises WorkloadError if one fails, and the guard's errors.
-        """
+        """Run the invocations until stop is requested. Return those that measured something. Raises WorkloadError."""
         finished: list[Finished] = []
         for invocation in invocations:
             measures = invocation.phase is not FioPhase.PREPARE
@@ -307,8 +304,7 @@ class Measured:
     members: MemberBytes | None = None
     sync_actions: frozenset[str] = frozenset()
     waited_fraction: float | None = None
-    """Fraction of the time in which the machine was runnable while this computer ran other work on its processor; None
-    if unknown."""
+    """Fraction of the time in which the machine was runnable, but its processor ran other work; None if unknown."""
     asked_seconds: float | None = None
     """Requested length of the measured interval; None for the whole run."""
 
@@ -729,10 +725,7 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
 def make_cold(
     lab: Lab, kind: FileSystem, device: str, disks: Sequence[LabDisk], parity_arrays: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Drop the caches before a job on ``disks``, and return the cache events for the result.
-
-    ``parity_arrays`` are the md arrays of level 4, 5 or 6 that the job uses. Each has a stripe cache.
-    """
+    """Drop the caches before a job on ``disks`` and on md arrays that have a stripe cache. Return the cache events."""
     lab.execute(cold_plan(kind, device, [disk.node for disk in disks]))
     events = ["remounted"] if kind is not FileSystem.RAW else []
     events.append("kernel caches dropped")

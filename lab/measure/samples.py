@@ -77,10 +77,7 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
 
 
 class ThreadTicks:
-    """CPU time of md's kernel threads, summed per array, in ticks.
-
-    md starts a thread for each sync; the ticks of threads that have exited stay in the sum.
-    """
+    """CPU ticks of md's kernel threads, summed per array. Those of threads that have exited stay in the sum."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
@@ -135,10 +132,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
 
 
 def parse_cpu(text: str) -> CpuTicks | None:
-    """Parse the sums over all CPUs; None if the text is not that of /proc/stat.
-
-    User time already includes guest time; iowait counts as idle (proc(5)).
-    """
+    """Parse the sums over all CPUs; None for other texts. User time includes guests, and iowait is idle (proc(5))."""
     for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] == "cpu" and len(fields) >= 5:

@@ -369,10 +369,7 @@ def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ..
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
-    """Count the conclusions by their outcome on another platform, as in ``confirmed 3, flips 1``.
-
-    ``place`` is the index of the platform after the first.
-    """
+    """Count the conclusions by outcome on the platform ``place`` after the first, as in ``carries over 3, flips 1``."""
     transfers = [each.transfers[place] for each in found.conclusions]
     return ", ".join(f"{each.value} {transfers.count(each)}" for each in Transfer if each in transfers)
 
@@ -917,10 +914,7 @@ def heading(record: ResultRecord) -> str:
 
 
 def foremost(record: ResultRecord) -> str:
-    """Return a sentence to show before all figures because it says how they must be read, or an empty string.
-
-    The sentence says that the processor, not the disks, limited the speed, or else why the experiment is done this way.
-    """
+    """Return a sentence that says how all figures must be read, or why the experiment is done this way, or nothing."""
     seen = next(iter(processor_bound(record)), None)
     if seen is None:
         why = _study_keys(record).why[:400]

@@ -83,8 +83,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tunables: dict[Word, Line] = {}
     """Values under /sys and /proc during the measurement, by path."""
     depends_on: dict[Word, Word] = {}
-    """SHA-256 of the kernel, the programs and raidlab, in virtual time only. If two sums are equal, so are the figures.
-    """
+    """SHA-256 of the kernel, the programs and raidlab, in virtual time only, where equal sums mean equal figures."""
 
     @property
     def is_stock(self) -> bool:
@@ -350,10 +349,7 @@ class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples taken during one rebuild.
-
-    Each value covers the interval that ends at its time. The first is None, because no interval ends there.
-    """
+    """Samples taken during one rebuild. Each value covers the interval that ends at its time; the first is None."""
 
     format_version: FormatVersion = FORMAT_VERSION
     seconds: Annotated[tuple[Figure, ...], msgspec.Meta(max_length=MOST_SAMPLES)]

@@ -254,10 +254,7 @@ class RatioTest:
         return float(self._p_values([math.log(at)], side)[0])
 
     def equivalence_p_value(self, margin: float, *, at: float = 1.0) -> float:
-        """Return the p-value against the hypothesis that the ratio differs from ``at`` by more than ``margin``.
-
-        It is the p-value of two one-sided tests (Schuirmann 1987).
-        """
+        """Return the p-value of two one-sided tests (Schuirmann 1987) of a ratio beyond ``margin`` of ``at``."""
         above, below = at / (1 + margin), at * (1 + margin)
         return max(self.p_value(Side.GREATER, at=above), self.p_value(Side.LESS, at=below))
 

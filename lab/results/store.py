@@ -84,10 +84,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
     """The writer of one result. Only one process can have it open at a time."""
 
     def __init__(self, runs: RunFolders, record: ResultRecord) -> None:
-        """Take the lock and open the journal, repairing an incomplete last line.
-
-        Raises MachineBusy if another process is writing this result, and ResultError if the folder cannot be written.
-        """
+        """Take the lock, and repair an incomplete last line. Raises ResultError, and MachineBusy if it is held."""
         self.folder = runs.path(record.id)
         self._journal = journal_of(self.folder)
         with ExitStack() as held:
@@ -99,9 +96,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
             self._held = held.pop_all()
 
     def add(self, entry: Entry, *, timeline: Timeline | None = None) -> Entry:
-        """Store one finished cell or rebuild durably, and return it as stored.
-
-        The raw JSON of a cell and the ``timeline`` of a rebuild are written to separate files.
+        """Store one finished cell or rebuild durably, and return it as stored, with its document in a separate file.
 
         Raises ResultError if the entry cannot be stored, which leaves the record unchanged.
         """
@@ -167,10 +162,7 @@ class ResultFiles:
     """The paths of each result's documents if these are already checked. None if they are checked on reading."""
 
     def record(self, result_id: str) -> ResultRecord:
-        """Read and check one result.
-
-        Raises ResultError if it is damaged, is newer than this raidlab, has another result's id, or lacks a document.
-        """
+        """Read one result. Raises ResultError if it is damaged, newer than this raidlab, or lacks a document."""
         (data,) = self.read(result_id, [RECORD_NAME])
         return self.checked(result_id, data)
 
@@ -226,10 +218,7 @@ class ResultSummary:
 
 
 def checked_id(text: str) -> str:
-    """Return ``text`` if it is a valid result id, which is not ``latest`` or the name of a results file.
-
-    Raises ResultError if it is not.
-    """
+    """Return ``text`` if it may be the id of a result, and is not reserved, such as ``latest``. Raises ResultError."""
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
@@ -265,10 +254,7 @@ def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
 
 
 def decode_record(data: bytes, *, source: str) -> ResultRecord:
-    """Decode a record from the bytes of its file.
-
-    Raises ResultError if it is not a record, is damaged, or was written by a newer raidlab.
-    """
+    """Decode a record. Raises ResultError if it is not a record, is damaged, or was written by a newer raidlab."""
     try:
         header = decode_json(data, _Header)
         if header.kind != KIND:
@@ -304,10 +290,7 @@ class ResultStore:
         )
 
     def begin(self, draft: ResultRecord) -> RunJournal:
-        """Begin a result with the draft's id, or with a number appended if that id is taken.
-
-        The caller must close the journal (``with``). Raises ResultError if the folder cannot be written.
-        """
+        """Begin a result; a number is appended to an id that is taken. The caller must close it. Raises ResultError."""
         try:
             with self.runs.changing():
                 folder = self.runs.create(draft.id, mode=0o777)
@@ -325,10 +308,7 @@ class ResultStore:
             raise storage_error(f"no result can be stored in '{self.root}'", error) from error
 
     def resume(self, name: str) -> RunJournal:
-        """Resume an incomplete result; ``journal.record.missing_keys`` lists the missing cells.
-
-        Raises ResultError if it is complete, or if another process is writing it.
-        """
+        """Resume an incomplete result. Raises ResultError if it is complete, and MachineBusy if it is being written."""
         folder = self._folder(self.find(name))
         if is_there(folder / RECORD_NAME) and self.load(folder.name).status is RunStatus.COMPLETE:
             raise ResultError(f"result '{folder.name}' is complete", hint="start a new run")
@@ -345,10 +325,7 @@ class ResultStore:
         return journal
 
     def load(self, name: str) -> ResultRecord:
-        """Load a result by id, unique prefix of an id, or ``latest``. An interrupted one is returned as incomplete.
-
-        Raises ResultError if it does not exist, is damaged, or is newer than this raidlab.
-        """
+        """Load a result by id, unique prefix of an id, or ``latest``, also an interrupted one. Raises ResultError."""
         folder = self._folder(self.find(name))
         try:
             if is_there(folder / RECORD_NAME):
@@ -412,10 +389,7 @@ class ResultStore:
         return self.runs.find(name, self._latest)
 
     def delete(self, name: str) -> str:
-        """Delete one result and return its id.
-
-        Raises MachineBusy if it is being written, and ResultError if it does not exist or cannot be deleted.
-        """
+        """Delete one result and return its id. Raises ResultError, and MachineBusy if it is being written."""
         result_id = checked_id(self.find(name))
         self.runs.delete(result_id)
         return result_id

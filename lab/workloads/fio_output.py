@@ -109,9 +109,8 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     """What else fio wrote to standard output."""
     window_begin_seconds: Figure | None = None
-    """Time from the start of the load to the start of the measured interval. If it is None, the whole run counts,
-    including its ramp time and the completions after its end.
-    """
+    """Time from the start of the load to that of the measured interval. If it is None, the whole run counts, including
+    its ramp time and the completions after its end."""
     raw_json: str = ""
     """fio's document, verbatim. For an interval it is a list of two, and the figures are their difference."""
 
@@ -341,10 +340,7 @@ class LiveFeed:
                     self.notes = (*self.notes, line.strip())
 
     def intervals(self, chunks: Iterable[str]) -> Iterator[LiveInterval]:
-        """Yield the intervals of fio's output, which arrives in pieces, as soon as they are complete.
-
-        The last interval may be very short; without I/O, it is omitted.
-        """
+        """Yield each complete interval of fio's output. The last may be very short; without I/O, it is omitted."""
         before: FioDocument | None = None
         held_back: FioDocument | None = None
         for text in self.documents(chunks):

@@ -218,10 +218,7 @@ class FioPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobTarget:
-    """Target of a workload.
-
-    ``available_bytes`` is the size of the device, or the free bytes of the file system *before* the job's files exist.
-    """
+    """Target of a workload. The available bytes of a file system are those *before* the job's files exist."""
 
     path: str
     kind: PathKind
@@ -331,10 +328,7 @@ def fio_invocations(
 
 
 def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """Return the fio process that writes all files or regions of ``workload`` once, so that reads find allocated space.
-
-    Raises WorkloadError ``file-exceeds-fs`` if the data do not fit.
-    """
+    """Return the fio process that writes every block of ``workload`` once. Raises WorkloadError ``file-exceeds-fs``."""
     size = job_bytes(workload, target)
     block, seed = min(_PREPARE_BLOCK_BYTES, size), _seed(workload, target) + 1_000_003
     lines = ["[global]", "ioengine=libaio", f"direct={int(workload.direct)}", "thread=1", "group_reporting=1"]
@@ -345,10 +339,7 @@ def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def job_bytes(workload: Workload, target: JobTarget) -> int:
-    """Return the bytes of each job's file or region on this target, in whole blocks.
-
-    Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together exceed the available bytes.
-    """
+    """Return the bytes of each job's file or region, in whole blocks. Raises WorkloadError ``file-exceeds-fs``."""
     jobs = workload.region_count
     # A file system needs space for its metadata, whereas a device is all data.
     margin = 0 if target.kind is PathKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
@@ -472,10 +463,7 @@ _LONGEST_SECONDS = 1800.0
 
 
 def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """Return the process that runs the recipe on this target. A block count that does not fit is reduced.
-
-    Raises WorkloadError ``file-exceeds-fs`` if there is no room for a single block.
-    """
+    """Return the process that runs the recipe with as many blocks as fit. Raises WorkloadError ``file-exceeds-fs``."""
     size = job_bytes(workload, target)
     path = _one_file(target).replace("\\:", ":")
     fitting = size // workload.block_bytes
@@ -485,10 +473,7 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
-    """Parse the figures in dd's output. They include no percentiles, and only a mean time per block.
-
-    Raises WorkloadError if dd failed or did not report how much it copied.
-    """
+    """Parse dd's output, which has only a mean time per block. Raises WorkloadError if dd failed."""
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
         output = text.strip() or "it printed nothing"

@@ -276,16 +276,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: Seed = 20_260
     """Seed of the offsets, equal on every array."""
     vary_seed: bool = True
-    """Whether to add the number of the repeat to the seed. Repeats then use different offsets, and all arrays the same
-    ones.
-    """
+    """Whether to add the number of the repeat to the seed, so that offsets differ between repeats, not arrays."""
     verify: Verify = Verify.NONE
     file_bytes: SizeBytes | None = None
     """Bytes per job, or None if the experiment or the free space determines them."""
     recipe: str = ""
     """A published fio job or dd command, which is run unmodified. Its placeholders are {filename}, {size} and {runtime}
-    for fio, and {filename} and {count:N} for dd, which is the published count of blocks or as many as fit.
-    """
+    for fio, and {filename} and {count:N} for dd, which is the published count of blocks or as many as fit."""
     program: LoadProgram = LoadProgram.FIO
     trace: str = ""
     """The name of a synthetic trace (lab.workloads.jobs), replayed with its timing. ``runtime_seconds`` is its length.
@@ -381,10 +378,7 @@ def all_workloads() -> dict[str, Workload]:
 
 
 def find_workload(name: str) -> Workload:
-    """Find a workload by its id, or by the path of a ``.toml`` file.
-
-    Raises SpecError if the name is unknown, with the nearest known name in its hint.
-    """
+    """Find a workload by id, or by the path of a ``.toml`` file. Raises SpecError, which suggests the nearest name."""
     if name.endswith(".toml"):
         return read_toml(Path(name), Workload)
     workloads = all_workloads()

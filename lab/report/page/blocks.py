@@ -325,10 +325,7 @@ def render_page(page: Page) -> str:
 
 
 def render_part(template: str, folder: Path, **values: Any) -> str:
-    """Render a template of ``folder``, which may include templates of this package. Values are escaped.
-
-    Raises RequirementMissing if jinja2 is missing.
-    """
+    """Render a template of ``folder`` or of this package, with escaped values. Raises RequirementMissing."""
     try:
         import jinja2
         from markupsafe import Markup

@@ -460,10 +460,10 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
 
 
 def csv_report(found: Collected) -> str:
-    """Return one result as CSV with the columns of its study, or all repeats of several results as one table.
+    """Return one result in the columns of its study, or the repeats of several results.
 
-    If there are more than ``MOST_DETAILED`` results, the table has one line per ratio to the baseline. Raises
-    ResultError if none of the results has two arrays.
+    If there are more than ``MOST_DETAILED`` results, return a line for each ratio to the baseline. Raises ResultError
+    if there is none.
     """
     if len(found.listed) == 1 and found.detailed:
         return csv_of(found.detailed[0].record)

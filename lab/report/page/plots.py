@@ -434,10 +434,7 @@ _EDGE = 1.08
 
 
 def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """Return a logarithmic axis for ratios. On it, half and double are equally far from 1.
-
-    The axis covers at least 0.5 to 2, so that it has three ticks and a difference of 5 % looks small.
-    """
+    """Return a logarithmic axis for ratios. It covers at least 0.5 to 2, so that a difference of 5 % looks small."""
     shown = [value for value in values if value > 0 and math.isfinite(value)]
     lowest, highest = min((_LEAST_SPAN[0], *shown)), max((_LEAST_SPAN[1], *shown))
     low = max((tick for tick in _TICKS if tick <= lowest), default=lowest)
