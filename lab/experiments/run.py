@@ -661,7 +661,7 @@ class Run:
                     HEALTHY,
                     cell.repeat,
                     cell.order_index,
-                    started_utc=started,
+                    started,
                     cache_events=events,
                     disturbed_before=disturbed_before,
                     stamps=tuple(finding.stamp for finding in found),
@@ -685,6 +685,7 @@ class Run:
         phase: str,
         repeat: int,
         order_index: int,
+        started_utc: str,
         **more: Any,
     ) -> CellRecord:
         """Return the record of one measurement, with a prediction. ``more`` are further fields of it."""
@@ -695,6 +696,7 @@ class Run:
             phase=phase,
             repeat=repeat,
             order_index=order_index,
+            started_utc=started_utc,
             figures=measured.figures,
             cpu=measured.cpu if self.journal.record.conditions.has_cpu_time else None,
             steady=measured.steady,
@@ -704,7 +706,7 @@ class Run:
             waited_fraction=measured.waited_fraction,
             predicted_iops=prediction.iops if prediction else None,
             prediction_reason=prediction.reason if prediction else "",
-            **{"started_utc": utc_second_text(self.lab.host.clock), **more},
+            **more,
         )
 
     def _predict(
@@ -825,13 +827,14 @@ class RebuildRunner:
             longest_run_seconds=LONGEST_REBUILD_SECONDS,
             repeat=cell.repeat,
         )
+        started = utc_second_text(self._lab.host.clock)
         measured = measure_rebuild(self._lab, name, victim, built.target.members, start_load=start_load)
         if minimum:
             self._lab.execute(operations.set_sync_speed(name, minimum_kib_per_second=None, maximum_kib_per_second=None))
         phases.append(PhaseRecord(name=REBUILDING, seconds=measured.rebuild_seconds))
         recordings.append(Recording(REBUILDING, measured.samples))
         if measured.load:
-            self._add_cell(cell, built, load, measured.load, REBUILDING)
+            self._add_cell(cell, built, load, measured.load, REBUILDING, started)
         phases.append(self._phase(cell, built, load, RESTORED, recordings))
         after = self._witness(built)
         timeline = timeline_of(recordings, name, built.target.members)
@@ -843,13 +846,17 @@ class RebuildRunner:
         self._run.drop_caches(built)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._run.progress.doing(label, load_seconds(load) + 1.5)
+        started = utc_second_text(self._lab.host.clock)
         measured = run_workload(self._lab, built.target, load, self._run.options(load), repeat=cell.repeat)
-        self._add_cell(cell, built, load, measured, phase)
+        self._add_cell(cell, built, load, measured, phase, started)
         recordings.append(Recording(phase, measured.samples))
         return PhaseRecord(name=phase, seconds=load.runtime_seconds)
 
-    def _add_cell(self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str) -> None:
-        record = self._run.cell_record(built, load, measured, phase, cell.repeat, len(self._run.journal.record.cells))
+    def _add_cell(
+        self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str, started_utc: str
+    ) -> None:
+        order_index = len(self._run.journal.record.cells)
+        record = self._run.cell_record(built, load, measured, phase, cell.repeat, order_index, started_utc)
         self._run.journal.add(record)
         self._run.progress.done(record.key)
 

@@ -26,11 +26,12 @@ from lab.experiments.schedule import (
     estimated_seconds,
     planned_keys,
 )
-from lab.host.clock import HostClock
+from lab.host.clock import HostClock, utc_second_text
 from lab.machine.api import CommandResult
 from lab.measure.rebuild import DataSum, RebuildMeasured
 from lab.results.record import RebuildRecord, Timings
 from lab.units import MIB
+from lab.workloads.workload import find_workload
 from tests.unit.experiments.experiments import arrays, experiment
 from tests.unit.fakes import FACTS, FakeClock, FakeMachine, as_machine
 from tests.unit.measure.samples_of import counters, sample
@@ -305,6 +306,29 @@ def test_data_are_unchanged_only_if_both_sums_are(degraded: DataSum, after: Data
     cell, measured = RebuildCell("a", 0, None), RebuildMeasured(1.0, 1, ())
     RebuildRunner._store(cast(Any, runner), cell, measured, (SUM, degraded, after), None, None)
     assert stored[0].data_unchanged is is_unchanged
+
+
+def test_a_phase_of_a_rebuild_is_dated_by_its_beginning(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    dates: list[str] = []
+
+    def minute(*_: object, **__: object) -> SimpleNamespace:
+        clock.sleep(60.0)
+        return SimpleNamespace(samples=())
+
+    def noted(*parts: object) -> SimpleNamespace:
+        dates.append(str(parts[-1]))
+        return SimpleNamespace(key="")
+
+    monkeypatch.setattr(run, "run_workload", minute)
+    nothing = SimpleNamespace(add=lambda _: None, done=lambda _: None, doing=lambda *_: None)
+    nothing.record = SimpleNamespace(cells=())
+    part = {"drop_caches": lambda _: None, "options": lambda _: None, "cell_record": noted}
+    lab = SimpleNamespace(host=SimpleNamespace(clock=clock))
+    runner = RebuildRunner(cast(Any, SimpleNamespace(lab=lab, journal=nothing, progress=nothing, **part)))
+    built = cast(Any, SimpleNamespace(plan=SimpleNamespace(label=""), target=None))
+    begun = utc_second_text(clock)
+    runner._phase(RebuildCell("a", 0, None), built, find_workload("rand-read-4k"), "healthy", [])
+    assert dates == [begun] != [utc_second_text(clock)]
 
 
 def test_a_resumed_run_counts_what_is_measured_and_estimates_the_rest(clock: FakeClock, reports: Reports) -> None:
