@@ -409,6 +409,7 @@ def processor_bound(record: ResultRecord) -> Iterator[Seen]:
 
 IDLE_ENOUGH_FRACTION = 0.10
 _MOST_SHOWN = 3
+_ORIGIN = "simulated-origin"
 _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
@@ -434,7 +435,7 @@ def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
     Every display of a result uses these stamps. Those computed from the record come first, in the current wording.
     Stamps that limit the whole result precede all others.
     """
-    origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
+    origin = tuple(finding.stamp for finding in run_checks({_ORIGIN: _simulated_origin}, record.conditions))
     stamps = (*worked_out_stamps(record), *origin)
     rules = {_rule_of(stamp) for stamp in stamps}
     return (*stamps, *(stamp for stamp in record.stamps if _rule_of(stamp) not in rules))
@@ -532,7 +533,7 @@ def _network_backed(conditions: Conditions) -> Iterator[Seen]:
 
 
 CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {
-    "simulated-origin": _simulated_origin,
+    _ORIGIN: _simulated_origin,
     "host-cache-on": _host_cache_on,
     "shared-backing-disk": _shared_backing,
     "write-cache-unknown": _write_cache_unknown,
@@ -613,9 +614,6 @@ SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "resumed": _resumed,
 }
 """The rules whose findings are computed from a record whenever it is displayed."""
-SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
-
-
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "too-few-repeats": _too_few_repeats,
     "no-dispersion": _no_dispersion,

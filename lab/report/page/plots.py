@@ -320,8 +320,12 @@ def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels)
         layout[f"legend{end}"] = _legend(top)
         traces += [{**line, "yaxis": _axis(place), "legend": f"legend{end}"} for line in lines]
     for number, stretch in enumerate(found.stretches):
-        layout["shapes"].append(_band(stretch.start_seconds, stretch.end_seconds, number))
-        layout["annotations"].append(_name_of(stretch.start_seconds, stretch.name))
+        band = {"type": "rect", "fillcolor": f"@band{number % 4 + 1}", "line": {"width": 0}, "layer": "below"}
+        layout["shapes"].append(_over_all(stretch.start_seconds, stretch.end_seconds) | band)
+        start = {"x": stretch.start_seconds, "xref": "x", "xanchor": "left"}
+        above = {"y": 1, "yref": "paper", "yanchor": "bottom"}
+        font = {"color": INK, "size": 12}
+        layout["annotations"].append({"text": plain(stretch.name), **start, **above, "showarrow": False, "font": font})
     events = _events(found)
     layout["shapes"] += [_dotted(seconds) for seconds, _ in events]
     listed = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
@@ -399,31 +403,12 @@ def _legend(top: float) -> dict[str, Any]:
     }
 
 
-def _band(start: float, end: float, number: int) -> dict[str, Any]:
-    role = f"@band{number % 4 + 1}"
-    return {**_over_all(start, end), "type": "rect", "fillcolor": role, "line": {"width": 0}, "layer": "below"}
-
-
 def _dotted(place: float) -> dict[str, Any]:
     return {**_over_all(place, place), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
 
 
 def _over_all(start: float, end: float) -> dict[str, Any]:
     return {"xref": "x", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1}
-
-
-def _name_of(start: float, name: str) -> dict[str, Any]:
-    return {
-        "text": plain(name),
-        "xref": "x",
-        "yref": "paper",
-        "x": start,
-        "y": 1,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"color": INK, "size": 12},
-    }
 
 
 _ROW_PIXELS, _LINE_PIXELS, _RATIO_FRAME_PIXELS = 40, 18, 120
