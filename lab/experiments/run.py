@@ -24,7 +24,7 @@ from lab.arrays.array import Array, OpenArrays
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.filesystem import FileSystem, mount_point
 from lab.arrays.kinds import kind_of_level, kinds
-from lab.arrays.levels import LevelName, md_path
+from lab.arrays.levels import md_path
 from lab.arrays.spec import ArraySpec, Spec
 from lab.arrays.status import read_array, wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk, open_lab, with_fitting_time
@@ -134,8 +134,7 @@ class BuiltArray:
         """Names of the md arrays with parity; in a volume, these are all of its arrays."""
         if self.inner:
             return self.inner
-        has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
-        return (self.md.name,) if has_parity else ()
+        return (self.md.name,) if self.md.raid.parity_members else ()
 
 
 _CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/dev/null"

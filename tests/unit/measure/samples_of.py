@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from lab.arrays.status import SyncProgress
 from lab.machine.api import RawSample
 from lab.measure.samples import CpuTicks, DiskCounters, Sample
 
 
-def counters(
-    reads: int = 0,
-    writes: int = 0,
-    read_bytes: int = 0,
-    written_bytes: int = 0,
-    read_wait_seconds: float = 0.0,
-    write_wait_seconds: float = 0.0,
-    busy_seconds: float = 0.0,
-) -> DiskCounters:
-    return DiskCounters(
-        reads, read_bytes, read_wait_seconds, writes, written_bytes, write_wait_seconds, 0, busy_seconds
-    )
+def counters(**given: Any) -> DiskCounters:
+    return DiskCounters(**dict.fromkeys((each.name for each in fields(DiskCounters)), 0) | given)
 
 
 def sample(
