@@ -17,9 +17,9 @@ from lab.gates.decoding import decode_json
 from lab.lint.experiment_checks import (
     CELL_CHECKS,
     CONDITION_CHECKS,
+    MEASURED_CHECKS,
     TRUSTWORTHY_REPEATS,
     CellFacts,
-    fewest_ios,
     stamped,
     summarised,
 )
@@ -257,27 +257,21 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
     return None
 
 
-def lint_measured(name: str, phase: str, workload: Workload, measured: Measured) -> tuple[LintFinding, ...]:
+def lint_measured(cell: CellRecord, workload: Workload, measured: Measured) -> tuple[LintFinding, ...]:
     """Return the findings on one cell immediately after its measurement."""
-    figures = measured.figures
-    members = measured.members
+    figures, members = measured.figures, measured.members
     share = members.share if members else 0.0
     facts = CellFacts(
-        name=name,
-        phase=phase,
+        cell,
         is_mix=workload.direction in (Direction.MIX, Direction.VERIFY) and not workload.recipe,
         read_bytes=round(figures.reads.io_bytes * share) if figures.reads else 0,
         written_bytes=round(figures.writes.io_bytes * share) if figures.writes else 0,
         member_read_bytes=members.read_bytes if members else None,
         member_written_bytes=members.written_bytes if members else None,
         sync_actions=measured.sync_actions,
-        steal_fraction=measured.cpu.steal_fraction if measured.cpu else None,
-        waited_fraction=measured.waited_fraction,
         share_measured=measured.share_measured,
-        steady=measured.steady,
-        fewest_ios=fewest_ios(figures),
     )
-    return tuple(run_checks(CELL_CHECKS, facts))
+    return (*run_checks(MEASURED_CHECKS, facts), *run_checks(CELL_CHECKS, cell))
 
 
 def stamps_of(

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -651,21 +650,13 @@ class Run:
                 raise
             self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
         else:
-            found = lint_measured(cell.key, HEALTHY, workload, measured)
-            self.journal.add(
-                self.cell_record(
-                    built,
-                    workload,
-                    measured,
-                    HEALTHY,
-                    cell.repeat,
-                    cell.order_index,
-                    started,
-                    cache_events=events,
-                    disturbed_before=disturbed_before,
-                    stamps=tuple(finding.stamp for finding in found),
-                )
+            record = msgspec.structs.replace(
+                self.cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index, started),
+                cache_events=events,
+                disturbed_before=disturbed_before,
             )
+            stamps = tuple(finding.stamp for finding in lint_measured(record, workload, measured))
+            self.journal.add(msgspec.structs.replace(record, stamps=stamps))
         # A later cold start then does not wait for the writeback.
         self.lab.start_writing_out(built.disks)
         self.progress.done(cell.key)
@@ -685,9 +676,7 @@ class Run:
         repeat: int,
         order_index: int,
         started_utc: str,
-        **more: Any,
     ) -> CellRecord:
-        """Return the record of one measurement, with a prediction. ``more`` are further fields of it."""
         prediction = self._predict(built, workload, phase, repeat, measured.file_bytes)
         return CellRecord(
             array=built.plan.id,
@@ -705,7 +694,6 @@ class Run:
             waited_fraction=measured.waited_fraction,
             predicted_iops=prediction.iops if prediction else None,
             prediction_reason=prediction.reason if prediction else "",
-            **more,
         )
 
     def _predict(

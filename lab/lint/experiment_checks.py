@@ -18,7 +18,7 @@ import msgspec
 from lab.disks.kinds import find_drive_model
 from lab.errors import LabError
 from lab.lint.rules import Check, LintFinding, Seen, all_rules, distinct, run_checks
-from lab.results.record import REBUILDING, CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, SteadyFigures
+from lab.results.record import REBUILDING, CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus
 from lab.results.rows import grouped
 from lab.results.statistics import Estimate, estimate, looks_of
 from lab.units import MIB, human_bytes
@@ -62,10 +62,9 @@ class LintedMachine:
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """One measured cell, with the samples taken during the measurement."""
+    """One measured cell, and what only its measurement shows."""
 
-    name: str
-    phase: str
+    cell: CellRecord
     is_mix: bool
     read_bytes: int = 0
     written_bytes: int = 0
@@ -73,68 +72,73 @@ class CellFacts:
     member_read_bytes: int | None = None
     member_written_bytes: int | None = None
     sync_actions: frozenset[str] = frozenset()
-    steal_fraction: float | None = None
-    waited_fraction: float | None = None
     share_measured: float = 1.0
-    steady: SteadyFigures | None = None
-    fewest_ios: int | None = None
-    """Number of I/Os in the direction with the fewest, or None if there are no percentiles."""
 
 
-def _resync_running(cell: CellFacts) -> Iterator[Seen]:
-    busy = sorted(cell.sync_actions - IDLE_ACTIONS)
-    if busy and cell.phase != REBUILDING:
-        yield Seen(cell.name, f"sync_action was {', '.join(busy)}", "idle in every sample")
+def _resync_running(facts: CellFacts) -> Iterator[Seen]:
+    busy = sorted(facts.sync_actions - IDLE_ACTIONS)
+    if busy and facts.cell.phase != REBUILDING:
+        yield Seen(facts.cell.key, f"sync_action was {', '.join(busy)}", "idle in every sample")
 
 
-def _mixed_directions(cell: CellFacts) -> Iterator[Seen]:
-    if cell.read_bytes and cell.written_bytes and not cell.is_mix:
-        yield Seen(cell.name, "reads and writes in one job", "one direction, or a declared mix")
+def _mixed_directions(facts: CellFacts) -> Iterator[Seen]:
+    if facts.read_bytes and facts.written_bytes and not facts.is_mix:
+        yield Seen(facts.cell.key, "reads and writes in one job", "one direction, or a declared mix")
 
 
-def _io_not_on_members(cell: CellFacts) -> Iterator[Seen]:
+def _io_not_on_members(facts: CellFacts) -> Iterator[Seen]:
     pairs = (
-        ("read", cell.read_bytes, cell.member_read_bytes),
+        ("read", facts.read_bytes, facts.member_read_bytes),
         # Every level writes each byte to at least one member.
-        ("wrote", cell.written_bytes, cell.member_written_bytes),
+        ("wrote", facts.written_bytes, facts.member_written_bytes),
     )
     for word, job_bytes, member_bytes in pairs:
         if member_bytes is None or job_bytes < MIB:
             continue
         if job_bytes > (1 + MOST_CACHED_FRACTION) * member_bytes:
             observed = f"fio {word} {human_bytes(job_bytes)}, the members {human_bytes(member_bytes)}"
-            yield Seen(cell.name, observed, "as much on the members")
+            yield Seen(facts.cell.key, observed, "as much on the members")
 
 
-def _unsteady(cell: CellFacts) -> Iterator[Seen]:
-    if (found := cell.steady) and not found.is_steady:
-        both = f"a range of {found.range_fraction:.0%} and a slope of {found.slope_fraction:.0%}"
-        yield Seen(cell.name, f"five rounds with {both} of their mean", "range 20 % and slope 10 % at most")
+def _delayed(facts: CellFacts) -> Iterator[Seen]:
+    if facts.share_measured < LEAST_SHARE_MEASURED:
+        observed = f"fio was delayed: {facts.share_measured:.0%} of the requested time was measured"
+        yield Seen(facts.cell.key, observed, f"{LEAST_SHARE_MEASURED:.0%} or more")
 
 
-def _too_few_samples(cell: CellFacts) -> Iterator[Seen]:
-    if cell.fewest_ios is not None and cell.fewest_ios < FEWEST_FOR_P99:
-        yield Seen(cell.name, f"p99 of {cell.fewest_ios} I/Os", f"{FEWEST_FOR_P99}")
-
-
-def _noisy_neighbour(cell: CellFacts) -> Iterator[Seen]:
-    if cell.steal_fraction is not None and cell.steal_fraction > MOST_STEAL_FRACTION:
-        yield Seen(cell.name, f"{cell.steal_fraction:.0%} of CPU time was stolen", f"{MOST_STEAL_FRACTION:.0%} at most")
-
-
-def _disturbed(cell: CellFacts) -> Iterator[Seen]:
-    if cell.share_measured < LEAST_SHARE_MEASURED:
-        observed = f"fio was delayed: {cell.share_measured:.0%} of the requested time was measured"
-        yield Seen(cell.name, observed, f"{LEAST_SHARE_MEASURED:.0%} or more")
-    if cell.waited_fraction is not None and cell.waited_fraction > MOST_WAITED_FRACTION:
-        observed = f"the machine waited for a processor for {cell.waited_fraction:.0%} of the time"
-        yield Seen(cell.name, observed, f"{MOST_WAITED_FRACTION:.0%} at most")
-
-
-CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
+MEASURED_CHECKS: Mapping[str, Check[CellFacts]] = {
     "resync-running": _resync_running,
     "mixed-directions": _mixed_directions,
     "io-not-on-members": _io_not_on_members,
+    "disturbed": _delayed,
+}
+
+
+def _unsteady(cell: CellRecord) -> Iterator[Seen]:
+    if (found := cell.steady) and not found.is_steady:
+        both = f"a range of {found.range_fraction:.0%} and a slope of {found.slope_fraction:.0%}"
+        yield Seen(cell.key, f"five rounds with {both} of their mean", "range 20 % and slope 10 % at most")
+
+
+def _too_few_samples(cell: CellRecord) -> Iterator[Seen]:
+    fewest = fewest_ios(cell.figures)
+    if fewest is not None and fewest < FEWEST_FOR_P99:
+        yield Seen(cell.key, f"p99 of {fewest} I/Os", f"{FEWEST_FOR_P99}")
+
+
+def _noisy_neighbour(cell: CellRecord) -> Iterator[Seen]:
+    stolen = cell.cpu.steal_fraction if cell.cpu else None
+    if stolen is not None and stolen > MOST_STEAL_FRACTION:
+        yield Seen(cell.key, f"{stolen:.0%} of CPU time was stolen", f"{MOST_STEAL_FRACTION:.0%} at most")
+
+
+def _disturbed(cell: CellRecord) -> Iterator[Seen]:
+    if cell.waited_fraction is not None and cell.waited_fraction > MOST_WAITED_FRACTION:
+        observed = f"the machine waited for a processor for {cell.waited_fraction:.0%} of the time"
+        yield Seen(cell.key, observed, f"{MOST_WAITED_FRACTION:.0%} at most")
+
+
+CELL_CHECKS: Mapping[str, Check[CellRecord]] = {
     "unsteady": _unsteady,
     "too-few-samples": _too_few_samples,
     "noisy-neighbour": _noisy_neighbour,
@@ -419,7 +423,7 @@ def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
     found += run_checks(RESULT_CHECKS, record)
     for cell in record.cells:
         found += stamped(cell.stamps)
-        found += run_checks(CELL_CHECKS, _facts_of_cell(cell))
+        found += run_checks(CELL_CHECKS, cell)
     found += stamped(record.stamps)
     return distinct(found)
 
@@ -471,20 +475,6 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
         if len(group) > shown:
             stamps[-1] += f" (and {len(group) - shown} more)"
     return tuple(stamps)
-
-
-def _facts_of_cell(cell: CellRecord) -> CellFacts:
-    """Return what a stored cell still says about its measurement."""
-    return CellFacts(
-        name=cell.key,
-        phase=cell.phase,
-        # Only the plan says whether both directions were intended, so this is checked when the cell is measured.
-        is_mix=True,
-        steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
-        waited_fraction=cell.waited_fraction,
-        steady=cell.steady,
-        fewest_ios=fewest_ios(cell.figures),
-    )
 
 
 def fewest_ios(figures: JobFigures) -> int | None:

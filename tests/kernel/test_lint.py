@@ -22,6 +22,7 @@ from lab.measure.samples import parse_diskstats
 from lab.units import KIB, MIB
 from lab.workloads.workload import Workload, find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
+from tests.unit.results.records import cell
 
 pytestmark = pytest.mark.kernel
 DISKS = file_disks(4, 48)
@@ -57,7 +58,7 @@ def rules(rig: Rig, array: BuiltArray) -> set[str]:
 
 def measure(rig: Rig, array: BuiltArray, workload: Workload, file_bytes: int = 16 * MIB) -> tuple[set[str], Measured]:
     measured = run_workload(rig.lab, array.target, workload, MeasureOptions(file_bytes=file_bytes, hertz=10.0))
-    found = lint_measured("cell", "healthy", workload, measured)
+    found = lint_measured(cell("a", workload.id, 0, figures=measured.figures), workload, measured)
     return {finding.rule_id for finding in found}, measured
 
 

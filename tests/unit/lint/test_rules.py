@@ -33,7 +33,7 @@ CHECKS: dict[LintStage, set[str]] = {
     LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.JOB_CHECKS},
     LintStage.PUBLICATION: set(recipes.CHECKS),
     LintStage.MACHINE: set(MACHINE_CHECKS),
-    LintStage.CELL: set(experiment_checks.CELL_CHECKS),
+    LintStage.CELL: {*experiment_checks.MEASURED_CHECKS, *experiment_checks.CELL_CHECKS},
     LintStage.RESULT: {
         *experiment_checks.SHOWN_CHECKS,
         *experiment_checks.CONDITION_CHECKS,
@@ -148,17 +148,13 @@ def test_a_kernel_that_checks_itself() -> None:
 
 
 UNSTEADY = SteadyFigures(range_fraction=0.5, slope_fraction=0.2, is_steady=False)
-CELL = CellFacts(
-    "a/b/healthy/0",
-    "healthy",
+FACTS = CellFacts(
+    cell("a", "b", 0),
     is_mix=False,
     read_bytes=100 * MIB,
     member_read_bytes=100 * MIB,
     member_written_bytes=0,
     sync_actions=frozenset({"idle"}),
-    steal_fraction=0.0,
-    steady=SteadyFigures(range_fraction=0.1, slope_fraction=0.0, is_steady=True),
-    fewest_ios=5000,
 )
 
 
@@ -167,20 +163,17 @@ CELL = CellFacts(
     [
         ({}, set()),
         ({"sync_actions": frozenset({"idle", "resync"})}, {"resync-running"}),
-        ({"sync_actions": frozenset({"recover"}), "phase": "rebuilding"}, set()),
+        ({"sync_actions": frozenset({"recover"}), "cell": cell("a", "b", 0, phase="rebuilding")}, set()),
         ({"written_bytes": 5 * MIB, "member_written_bytes": 5 * MIB}, {"mixed-directions"}),
         ({"written_bytes": 5 * MIB, "member_written_bytes": 5 * MIB, "is_mix": True}, set()),
         ({"member_read_bytes": 90 * MIB}, {"io-not-on-members"}),
         ({"member_read_bytes": None}, set()),
-        ({"steady": UNSTEADY}, {"unsteady"}),
-        ({"steady": None}, set()),
-        ({"fewest_ios": 999}, {"too-few-samples"}),
-        ({"steal_fraction": 0.03}, {"noisy-neighbour"}),
+        ({"share_measured": 0.7}, {"disturbed"}),
     ],
 )
 def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -> None:
-    facts: CellFacts = replace(CELL, **changes)
-    assert rules_of(run_checks(experiment_checks.CELL_CHECKS, facts)) == rules
+    facts: CellFacts = replace(FACTS, **changes)
+    assert rules_of(run_checks(experiment_checks.MEASURED_CHECKS, facts)) == rules
 
 
 SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range(6))
@@ -189,6 +182,7 @@ BEHIND_A_CACHE = changed(CONDITIONS, host_cache_notes=("cached",))
 IDLE_BEFORE = cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0)
 assert IDLE_BEFORE.cpu is not None
 BUSY_BEFORE = changed(IDLE_BEFORE, cpu=changed(IDLE_BEFORE.cpu, idle_baseline_fraction=0.3))
+STOLEN = changed(IDLE_BEFORE, cpu=changed(IDLE_BEFORE.cpu, steal_fraction=0.03))
 WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
 
 
@@ -211,6 +205,8 @@ WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
         ({"cells": SIX, "stamps": ("resync-running: a: resync; needed: idle",)}, {"resync-running"}),
         ({"cells": SMALL, "conditions": BEHIND_A_CACHE}, {"host-cache-on", "file-fits-cache"}),
         ({"cells": (*SIX, BUSY_BEFORE)}, {"noisy-neighbour"}),
+        ({"cells": (*SIX, STOLEN)}, {"noisy-neighbour"}),
+        ({"cells": (*SIX, changed(IDLE_BEFORE, waited_fraction=0.2))}, {"disturbed"}),
     ],
 )
 def test_a_stored_result(changes: Mapping[str, Any], rules: set[str]) -> None:
