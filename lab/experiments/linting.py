@@ -37,11 +37,12 @@ _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, Disk
 
 def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
     """Return the findings on the plan and on its publication. Raises SpecError if the publication is unknown."""
-    found = list(lint_plan(experiment))
+    return distinct([*lint_plan(experiment), *_lint_publication(experiment)])
+
+
+def _lint_publication(experiment: Experiment) -> Sequence[LintFinding]:
     publications = extension(PublicationLint)
-    if experiment.publication and publications:
-        found += publications.lint(experiment.publication)
-    return distinct(found)
+    return publications.lint(experiment.publication) if experiment.publication and publications else ()
 
 
 def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
@@ -288,6 +289,6 @@ def stamps_of(
         *(finding.stamp for finding in distinct(found)),
         *summarised(cell_stamps),
         # A defect of the publication's text is not a defect of this run of its recipe.
-        *(f"recipe: {each.stamp}" for each in lint_experiment(experiment) if each.rule_id not in planned),
+        *(f"recipe: {each.stamp}" for each in distinct(_lint_publication(experiment)) if each.rule_id not in planned),
         *(f"recipe: {defect}" for defect in experiment.defects),
     )
