@@ -55,6 +55,7 @@ from lab.lessons.student import (
     Student,
     carry_out,
     clearing_plan,
+    do_apart,
     evaluate_step,
     needs_lab,
     require_disks,
@@ -433,8 +434,9 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
 def _measure(context: Context, verb: verbs.Measure) -> int:
     opened = Student(context.host).require_lesson()
     opened.require_lab_of(context.target)
-    _do_apart(context, opened, RunMeasurement(measure=verb.name))
-    return _print_results(context, opened, evaluate_step(opened, _opener(context)))
+    measuring = [RunMeasurement(measure=verb.name)]
+    view = carry_out(measuring, opened, opener=_opener(context), run_apart=partial(_do_apart, context, opened))
+    return _print_results(context, opened, view)
 
 
 def _reset(context: Context, _: verbs.ResetLesson) -> None:
@@ -509,7 +511,7 @@ def _do_apart(context: Context, opened: LessonSession, action: ApartAction) -> N
     from lab.cli.run import run_request
 
     with ProgressBar(quiet=context.quiet) as bar:
-        opened.do_apart(action, run_request(context, bar))
+        do_apart(opened.lesson, action, run_request(context, bar))
 
 
 def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:

@@ -19,7 +19,7 @@ the new folder has a different signing key, and ``raidlab class`` reports this.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,7 +47,6 @@ class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     minutes: Annotated[float, msgspec.Meta(gt=0, le=MOST_MINUTES)]
     attempt: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
-    """Number of the attempt, starting at 1."""
     first_utc: str
     """When the first attempt at this drill began."""
 
@@ -72,9 +71,8 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     Raises DrillError if the time limit is invalid, or, unless ``again`` is true, if there has been an attempt before.
     """
     if not 0 < minutes <= MOST_MINUTES:
-        raise DrillError(
-            f"an exam of {minutes:g} minutes is not possible", hint=f"use a time limit of 1 to {MOST_MINUTES} minutes"
-        )
+        hint = f"use a time limit of 1 to {MOST_MINUTES} minutes"
+        raise DrillError(f"an exam of {minutes:g} minutes is not possible", hint=hint)
     before = _before(host, drill)
     if before and not again:
         raise DrillError(
@@ -156,7 +154,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     format_version: FormatVersion = FORMAT_VERSION
     drill: str
-    """The id of the drill, or the path of its file."""
+    """The drill's ``stored_name``."""
     drill_file: str = ""
     """``lab.drills.schema.file_digest`` of its file when the drill began."""
     seed: str = ""
@@ -235,18 +233,14 @@ class DrillCase:
         return bool(self.record.committed_utc)
 
     def change(self, **changes: object) -> None:
-        self._read_again()
-        record = msgspec.structs.replace(self.record, **changes)
+        # Another program may have stored a hint in the meantime.
+        record = msgspec.structs.replace(self._file.read() or self.record, **changes)
         self._file.replace(record)
         self.record = record
 
-    def _read_again(self) -> None:
-        """Read the record again, because another program may have stored a hint in the meantime."""
-        self.record = self._file.read() or self.record
-
     def hint(self) -> tuple[int, str]:
         """Take the next hint, or repeat the last one, and return its number and text. Raises DrillError in an exam."""
-        self._read_again()
+        self.record = self._file.read() or self.record
         if self.record.exam:
             hint = "end it with 'raidlab drill debrief'; the debriefing says what an expert would have done"
             raise DrillError("an exam has no hints", hint=hint)
@@ -267,13 +261,11 @@ def require_no_exam(lab_folder: Path, *, besides: str = "") -> None:
 
     Another attempt at the same drill may replace an exam: ``besides`` is then the ``stored_name`` of the drill.
     """
-    record = None
+    record, hint = None, "'raidlab drill debrief' ends it"
     with suppress(DrillError):
         record = _file_in(lab_folder / "drill").read()
     if record is not None and record.exam and record.drill != besides:
-        raise DrillError(
-            f"an exam in {Path(record.drill).stem} is open in this lab", hint="'raidlab drill debrief' ends it"
-        )
+        raise DrillError(f"an exam in {Path(record.drill).stem} is open in this lab", hint=hint)
 
 
 def stored_name(drill_id: str, path: Path) -> str:
@@ -406,11 +398,6 @@ def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bo
     return verdict == "saved", saved_percent, -minutes
 
 
-def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:
-    """Return the best outcome by ``attempt_rank``, or None if there are no outcomes."""
-    return max(outcomes, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes), default=None)
-
-
 @dataclass(frozen=True, slots=True)
 class DrillLine:
     """One drill in the list of drills."""
@@ -430,7 +417,10 @@ class DrillLine:
 
     @property
     def best(self) -> DrillOutcome | None:
-        return best_of(self.outcomes)
+        def rank(each: DrillOutcome) -> tuple[bool, float, float]:
+            return attempt_rank(each.verdict, each.saved_percent, each.minutes)
+
+        return max(self.outcomes, key=rank, default=None)
 
     @property
     def best_words(self) -> str:

@@ -60,8 +60,6 @@ from lab.store import RecordFile
 from lab.units import KIB, SECTOR_BYTES, counted
 
 MACHINE_FOLDER = "/var/lib/raidlab/drill"
-
-
 _PROGRAM = GuestProgram(Path(disks_program.__file__), "drill-disks")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
@@ -162,9 +160,8 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
     if work == "put_back":
         why = "Restore the disks as they were when the drill began."
         session.lab.guard.check(Step(("true",), why, writes_devices=tuple(disk.node for disk in disks)))
-    is_own = _are_own_files(session, disks)
-    folder = str(own_folder) if is_own else MACHINE_FOLDER
-    pairs = [[path, f"{folder}/{disk.name}.img"] for disk, path in zip(disks, _paths(disks, is_own), strict=True)]
+    folder = str(own_folder) if _are_own_files(session, disks) else MACHINE_FOLDER
+    pairs = [[path, f"{folder}/{disk.name}.img"] for disk, path in zip(disks, _paths(session, disks), strict=True)]
     try:
         found: list[list[list[int]]] = _work_on(session, disks, work, pairs)
     except OSError as error:
@@ -188,9 +185,9 @@ def _are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
     return session.target.is_embedded and all(disk.kind is DiskKind.FILE for disk in disks)
 
 
-def _paths(disks: Sequence[LabDisk], is_own: bool) -> list[str]:
+def _paths(session: LabSession, disks: Sequence[LabDisk]) -> list[str]:
     """Return the paths of the disks' files on this computer, or of their devices on the machine."""
-    return [disk.backing if is_own else disk.node for disk in disks]
+    return [disk.backing if _are_own_files(session, disks) else disk.node for disk in disks]
 
 
 _FILE = "truth.json"
@@ -213,7 +210,6 @@ class DiskTruth:
     damaged_parity: int
     """The same number for parity blocks."""
     uuid: str
-    """UUID of the array that contained the data."""
 
 
 class _Noted(msgspec.Struct):
@@ -242,12 +238,12 @@ def percent_of(count: int, total: int) -> float:
     return int(10_000 * count / total) / 100 if total else 0.0
 
 
-def map_files(session: LabSession, place: str, node: str, file_system: str) -> dict[str, list[int]]:
+def map_files(session: LabSession, node: str, file_system: str) -> dict[str, list[int]]:
     """Return the 4 KiB pages of ``node`` that hold the ``files`` and the metadata (``meta``) of its file system.
 
-    The file system must be mounted on ``place`` and synced. Raises CommandFailed.
+    The file system must be mounted on ``PLACE`` and synced. Raises CommandFailed.
     """
-    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_STEP_SECONDS)
+    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": PLACE})], timeout_seconds=_STEP_SECONDS)
     found = json.loads(answer)
     meta = found["folders"]
     if file_system == "ext4":
@@ -263,14 +259,13 @@ def note_truth(
     folder: Path,
     node: str,
     files: Mapping[str, list[int]],
-    *,
-    next_chunk_bytes: int = 0,
+    next_chunk_bytes: int,
 ) -> None:
     """Record in ``folder`` where the data of an array are.
 
     The files must be complete, and the file system must be unmounted. ``files`` is the result of ``map_files``, and
-    ``next_chunk_bytes`` is the chunk size after a later reshape. Raises DrillError if the data areas of the members do
-    not begin at multiples of 4 KiB.
+    ``next_chunk_bytes`` is the chunk size after a later reshape, or 0. Raises DrillError if the data areas of the
+    members do not begin at multiples of 4 KiB.
     """
     name = node.removeprefix("/dev/")
     status = read_array(session.machine, name)
@@ -336,12 +331,8 @@ def _begun_in(folder: Path) -> RecordFile[_Examined]:
 
 
 def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted: _Noted) -> _Examined:
-    is_own = _are_own_files(session, disks)
-    asked = {
-        "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
-        "disks": _paths(disks, is_own),
-        "slots": noted.slots,
-    }
+    place = folder if _are_own_files(session, disks) else MACHINE_FOLDER
+    asked = {"noted": f"{place}/{_FILE}", "disks": _paths(session, disks), "slots": noted.slots}
     try:
         return convert(_work_on(session, disks, "look", asked), _Examined)
     except CommandFailed as error:
@@ -386,11 +377,11 @@ def _slots(
     members = _members(status)
     uuids = {pictures[disk.name].uuid for disk in disks if disk.node in members.values()}
     away = [disk.node for disk in disks if pictures[disk.name].uuid in uuids and disk.node not in members.values()]
-    found = []
-    for slot in range(status.raid_disks):
-        nodes = [members[slot]] if slot in members else away
-        found.append([[places[node], offsets[node] * SECTOR_BYTES // PAGE_BYTES] for node in nodes if node in places])
-    return found
+    nodes_of_slots = [[members[slot]] if slot in members else away for slot in range(status.raid_disks)]
+    return [
+        [[places[node], offsets[node] * SECTOR_BYTES // PAGE_BYTES] for node in nodes if node in places]
+        for nodes in nodes_of_slots
+    ]
 
 
 _UNITS = {"year": 365.0, "month": 30.0, "week": 7.0, "day": 1.0, "hour": 1 / 24}
@@ -485,14 +476,15 @@ class DisasterMaker:
         self.session, self.drill, self.folder = session, drill, folder
         self.uuid, self.blocks = "", 0
         self.clock = DrillClock(session, f"{drill.id}/{drill.seed}")
-        self.environment = environment({disk.name: disk.node for disk in drill_disks(session, drill)}, drill)
+        self.disks = drill_disks(session, drill)
 
     def do(self, step: DrillStep) -> None:
         """Run one step with the machine's clock set to the step's time. Raises DrillError if the step fails."""
         try:
             self.clock.show(step.when)
             if step.data is None:
-                run_lines(self.session, _STRICT + step.run, self.environment)
+                nodes = {disk.name: disk.node for disk in self.disks}
+                run_lines(self.session, _STRICT + step.run, environment(nodes, self.drill))
             else:
                 self._data(step)
         except LabError as error:
@@ -517,16 +509,12 @@ class DisasterMaker:
             list_sums = 'cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum'
             sums = machine.run(("bash", "-c", list_sums, "bash", PLACE)).stdout
             write_file(self.folder / SUMS, sums.encode())
-            files = map_files(self.session, PLACE, step.on, self.drill.drill.file_system)
+            files = map_files(self.session, step.on, self.drill.drill.file_system)
             machine.run(("umount", PLACE))
-            self._note(step, files)
-
-    def _note(self, step: DrillStep, files: Mapping[str, list[int]]) -> None:
-        """Record the location of the data if they are on an md array. On other devices, it cannot be determined."""
-        if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
-            chunk = (digits(step.next_chunk) or 0) * KIB
-            disks = drill_disks(self.session, self.drill)
-            note_truth(self.session, disks, self.folder, step.on, files, next_chunk_bytes=chunk)
+            # On devices other than md arrays, the location of the data cannot be determined.
+            if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
+                chunk = (digits(step.next_chunk) or 0) * KIB
+                note_truth(self.session, self.disks, self.folder, step.on, files, chunk)
 
     def _format(self, node: str) -> None:
         machine, kind = self.session.machine, self.drill.drill.file_system
@@ -545,13 +533,6 @@ class DisasterMaker:
     def _oracle(self) -> Oracle:
         names = self.drill.drill.names
         return Oracle.open(self.session.lab, self.folder, PLACE, seed=self.drill.seed or "drill", mix={"names": names})
-
-
-def guest_files(folder: Path) -> dict[str, str]:
-    """Return the lab's programs for the student and the checksums of the files, by their paths on the machine."""
-    programs = {f"{RUN_FOLDER}/bin/{path.stem}": path for path in sorted(_HERE.glob("guest/*.sh"))}
-    files = {f"{GUEST_FOLDER}/{SUMS}": folder / SUMS, **programs}
-    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
 RESET_LINE = "drill reset"
@@ -630,18 +611,16 @@ class DrillDesk:
         ``is_last`` is true.
         """
         with self.lock:
-            if not self.is_over:
-                self._update(is_last=is_last)
-
-    def _update(self, *, is_last: bool) -> None:
-        now, written = time.monotonic(), self._counters()
-        grown = sum(max(0, written[node] - self._written.get(node, 0)) for node in written)
-        seconds = self.case.record.open_seconds + now - self._since
-        touched = self.case.record.touched_bytes + (0 if self.case.is_committed else grown)
-        if touched == self.case.record.touched_bytes and now - self._since < _STORE_SECONDS and not is_last:
-            return
-        self._since, self._written = now, written
-        self.case.change(open_seconds=round(seconds, 1), touched_bytes=touched)
+            if self.is_over:
+                return
+            now, written = time.monotonic(), self._counters()
+            grown = sum(max(0, written[node] - self._written.get(node, 0)) for node in written)
+            seconds = self.case.record.open_seconds + now - self._since
+            touched = self.case.record.touched_bytes + (0 if self.case.is_committed else grown)
+            if touched == self.case.record.touched_bytes and now - self._since < _STORE_SECONDS and not is_last:
+                return
+            self._since, self._written = now, written
+            self.case.change(open_seconds=round(seconds, 1), touched_bytes=touched)
 
     @property
     def now_utc(self) -> str:
@@ -660,7 +639,7 @@ class DrillDesk:
         Raises DrillError if the time for an exam is up.
         """
         with self.lock:
-            self._update(is_last=True)
+            self.update(is_last=True)
             self._require_time()
             if not self.case.is_committed:
                 touched = max(self.case.record.touched_bytes, self.beyond_own(self.changed()))
@@ -679,7 +658,7 @@ class DrillDesk:
         Raises DrillError if a program that uses the disks cannot be stopped, or if the time for an exam is up.
         """
         with self.lock:
-            self._update(is_last=True)
+            self.update(is_last=True)
             self._require_time()
             release(self.session, self.disks)
             images_of(self.session, self.case.images, self.disks, "put_back")
@@ -726,10 +705,12 @@ class DrillDesk:
 
     def _arrive(self) -> None:
         """Start the arrays as the machine would at boot, and record what this writes, apart from the student's work."""
+        programs = {f"{RUN_FOLDER}/bin/{path.stem}": path for path in sorted(_HERE.glob("guest/*.sh"))}
+        files = {f"{GUEST_FOLDER}/{SUMS}": self.case.folder / SUMS, **programs}
         arrival = Arrival(
             title=self.case.drill.drill.title,
             script=_MODULES + self.case.drill.drill.arrive,
-            files=guest_files(self.case.folder),
+            files={name: path.read_text(encoding="utf-8") for name, path in files.items()},
             environment=self.environment(),
         )
         store_arrival(self.session.folder, arrival)
@@ -743,11 +724,8 @@ class DrillDesk:
 
     def beyond_own(self, changed: Mapping[str, Sequence[Sequence[int]]]) -> int:
         """Return the number of bytes in ``changed`` that were not already changed by the start of the machine."""
-        total = 0
-        for name, ranges in changed.items():
-            own = self.case.record.own_ranges.get(name, [])
-            total += sum(_outside(first, end, own) for first, end in ranges)
-        return total
+        own = self.case.record.own_ranges
+        return sum(_outside(first, end, own.get(name, [])) for name, ranges in changed.items() for first, end in ranges)
 
     def _counters(self) -> dict[str, int]:
         """Return the bytes written to each device since the machine started (iostats.rst, field 7, in sectors)."""

@@ -7,7 +7,7 @@ administrator, graded hints, the goal, common mistakes, and the right and wrong 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -80,9 +80,8 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
-            raise SpecError(
-                "a step must have exactly one of the keys run, data, commit", hint="split it into several steps"
-            )
+            hint = "split it into several steps"
+            raise SpecError("a step must have exactly one of the keys run, data, commit", hint=hint)
 
 
 class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,7 +104,6 @@ class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     id: str
     when: tuple[Arguments, ...]
-    """The checks that all hold after the mistake."""
     explain: str
 
 
@@ -123,7 +121,7 @@ class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One drill, as its file describes it."""
 
     needs_kernel: NeededKernel | None = None
-    """The kernels that the drill works with, or None for any kernel."""
+    """None for any kernel."""
     file_system: str = "ext4"
     names: int = 24
     """Maximum number of files in each folder of the file system."""
@@ -175,31 +173,24 @@ class ReadyDrill:
 def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
     """Return the drill for a student's seed. Raises SpecError if the seed is invalid or a placeholder is unknown."""
     if len(seed) > _LONGEST_SEED or not seed.isprintable() or seed != seed.strip():
-        raise SpecError(
-            f"'{visible(seed[:40])}' is not a valid seed",
-            hint=f"use one or more words, at most {_LONGEST_SEED} characters in all",
-        )
+        hint = f"use one or more words, at most {_LONGEST_SEED} characters in all"
+        raise SpecError(f"'{visible(seed[:40])}' is not a valid seed", hint=hint)
     values = draw(drill, seed)
     written = msgspec.to_builtins(drill)
     filled = convert(written | fill_tree({name: written[name] for name in _FILLED}, values), Drill)
-    checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
-    mistakes = tuple(
-        (
-            EndedMistake(mistake.id, mistake.explain.strip()),
-            tuple(
-                make_check(arguments, where=f"drill {drill.id}, mistake {mistake.id}", in_drill=True)
-                for arguments in mistake.when
-            ),
-        )
-        for mistake in (*filled.mistakes, *common_mistakes())
-    )
-    return ReadyDrill(filled, path, seed, values, checks, mistakes)
+    checks = tuple(make_check(each, where=f"drill {drill.id}, goal") for each in filled.goal.check)
+    mistakes = []
+    for mistake in (*filled.mistakes, *common_mistakes()):
+        where = f"drill {drill.id}, mistake {mistake.id}"
+        when = tuple(make_check(each, where=where, in_drill=True) for each in mistake.when)
+        mistakes.append((EndedMistake(mistake.id, mistake.explain.strip()), when))
+    return ReadyDrill(filled, path, seed, values, checks, tuple(mistakes))
 
 
 def read_drill(path: Path) -> Drill:
     """Read a drill file, and check it as far as possible without a lab. Raises a SpecError that lists every problem."""
     drill = read_toml(path, Drill)
-    refuse_problems("drill", path, drill_problems(drill, path.stem))
+    refuse_problems("drill", path, [*drill_problems(drill, path.stem)])
     return drill
 
 
@@ -224,33 +215,25 @@ def file_digest(path: Path) -> str:
         return ""
 
 
-def drill_problems(drill: Drill, stem: str) -> list[str]:
-    """Return the problems of a drill, each with its remedy."""
-    problems = [*head_problems(drill, stem, FORMAT_VERSIONS)]
-    if len(drill.hints) < HINTS:
-        problems.append(
-            f"it has {counted(len(drill.hints), 'hint')}: "
-            f"write at least {HINTS}, each more specific than the one before"
-        )
-    if len(drill.right) < LEAST_RIGHT:
-        problems.append(f"it has {counted(len(drill.right), 'right way')}: write at least {LEAST_RIGHT} different ones")
-    if len(drill.wrong) < LEAST_WRONG:
-        problems.append(
-            f"it has {counted(len(drill.wrong), 'wrong way')}: write at least {LEAST_WRONG} that people really take"
-        )
+def drill_problems(drill: Drill, stem: str) -> Iterator[str]:
+    """Yield the problems of a drill, each with its remedy."""
+    yield from head_problems(drill, stem, FORMAT_VERSIONS)
+    for written, what, least, more in (
+        (drill.hints, "hint", HINTS, ", each more specific than the one before"),
+        (drill.right, "right way", LEAST_RIGHT, " different ones"),
+        (drill.wrong, "wrong way", LEAST_WRONG, " that people really take"),
+    ):
+        if len(written) < least:
+            yield f"it has {counted(len(written), what)}: write at least {least}{more}"
     ways = [way.id for way in (*drill.right, *drill.wrong)]
-    problems += [
-        f"two ways have the id '{name}': give each way its own id"
-        for name in sorted({each for each in ways if ways.count(each) > 1})
-    ]
+    for name in sorted({each for each in ways if ways.count(each) > 1}):
+        yield f"two ways have the id '{name}': give each way its own id"
     known = {mistake.id for mistake in (*drill.mistakes, *common_mistakes())}
-    problems += [
-        f"wrong way {way.id}: there is no mistake '{way.mistake}', but there are {', '.join(sorted(known))}"
-        for way in drill.wrong
-        if way.mistake not in known
-    ]
-    problems += [f"right way {way.id} has a mistake: remove that key" for way in drill.right if way.mistake]
-    return [*problems, *seed_problems(lambda seed: ready(drill, Path(stem), seed))]
+    for way in drill.wrong:
+        if way.mistake not in known:
+            yield f"wrong way {way.id}: there is no mistake '{way.mistake}', but there are {', '.join(sorted(known))}"
+    yield from (f"right way {way.id} has a mistake: remove that key" for way in drill.right if way.mistake)
+    yield from seed_problems(lambda seed: ready(drill, Path(stem), seed))
 
 
 class _MistakeList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -141,8 +141,9 @@ class _Saved:
 def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> DrillOutcome:
     """Judge the drill, store its outcome, end the drill, and return the outcome.
 
-    Raises ResultError if the outcome cannot be stored, in which case the drill remains open. Unless ``is_final`` is
-    true, raises NothingRuns if no running array has the data, but they can still be recovered.
+    ``array`` is the name of the array with the data. If it is empty, the array is found by its file system. Raises
+    ResultError if the outcome cannot be stored, in which case the drill remains open. Unless ``is_final`` is true,
+    raises NothingRuns if no running array has the data, but they can still be recovered.
     """
     found, messages = _examine(desk, array)
     if not is_final and not found.array and found.verdict == DrillVerdict.STOPPED:
@@ -153,12 +154,9 @@ def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> Dri
     return outcome
 
 
-def judge(desk: DrillDesk, array: str = "") -> DrillOutcome:
-    """Judge a drill without ending it, and return its outcome, which has no id.
-
-    ``array`` is the name of the array with the data. If it is empty, the array is found by its file system.
-    """
-    return _examine(desk, array)[0]
+def judge(desk: DrillDesk) -> DrillOutcome:
+    """Judge a drill without ending it, and return its outcome, which has no id."""
+    return _examine(desk, "")[0]
 
 
 def _examine(desk: DrillDesk, array: str) -> tuple[DrillOutcome, str]:
@@ -276,7 +274,10 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
     for status in session.statuses():
         if not _is_drill_array(desk, status.name, array):
             continue
-        _begin_rebuild(session, status)
+        # The disks have already been examined, and the goal describes the array as it is when it is in use. In an array
+        # that is read-auto or read-only, a pending rebuild waits until the array is writable.
+        if status.awaits_rebuild and status.state in (ArrayState.READ_AUTO, ArrayState.READONLY):
+            session.machine.run(("mdadm", "--readwrite", f"/dev/{status.name}"), check=False, timeout_seconds=_SECONDS)
         # The array may no longer exist.
         with suppress(CommandFailed):
             run_lines(session, f"settle /dev/{status.name}", {})
@@ -289,24 +290,15 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
     return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (asked,))
 
 
-def _begin_rebuild(session: LabSession, status: ArrayStatus) -> None:
-    """Let md begin a pending rebuild. In an array that is read-auto or read-only, it waits until the array is writable.
-
-    The disks have already been examined, and the goal describes the array as it is when it is in use.
-    """
-    if status.awaits_rebuild and status.state in (ArrayState.READ_AUTO, ArrayState.READONLY):
-        session.machine.run(("mdadm", "--readwrite", f"/dev/{status.name}"), check=False, timeout_seconds=_SECONDS)
-
-
 def _examine_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
     names = {disk.node: disk.name for disk in desk.disks}
     members = tuple(names[each.device] for each in status.members if each.device in names and each.is_in_sync)
     blocks, why = _read_files(desk, f"/dev/{status.name}")
     total = desk.case.record.blocks
     there = sum(count for word, count in blocks.items() if word in ALLOWED)
-    if there < total:
+    if there < total and (missing := total - sum(blocks.values())) > 0:
         # The oracle reports no blocks for files that do not exist.
-        blocks = blocks | {MISSING: missing} if (missing := total - sum(blocks.values())) > 0 else blocks
+        blocks |= {MISSING: missing}
     percent = percent_of(min(there, total), total)
     lacks = [why] if why else []
     is_on_overlays = not members or _has_overlays(desk.session, status)
@@ -436,8 +428,8 @@ def drill_words() -> DrillWords:
 
 def rules(*, is_exam: bool) -> str:
     """Return the rules of drills, or those of exams, as Markdown."""
-    words = drill_words()
-    return f"{words.rules.strip()}\n\n{words.exam_rules}" if is_exam else words.rules.strip()
+    more = f"\n\n{drill_words().exam_rules}" if is_exam else ""
+    return drill_words().rules.strip() + more
 
 
 def briefing(drill: ReadyDrill) -> str:
@@ -495,14 +487,14 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
     return "\n\n".join(parts) + "\n"
 
 
-def ended_page(outcome: DrillOutcome, *, can_clear: bool = False) -> str:
+def ended_page(outcome: DrillOutcome) -> str:
     """Return the debriefing of an ended drill, whose file may no longer exist."""
     try:
         path = find_drill(outcome.drill)
         drill = ready(read_drill(path), path, outcome.seed)
     except LabError:
         drill = None
-    return debriefing(outcome, drill, can_clear=can_clear)
+    return debriefing(outcome, drill)
 
 
 def _figures(outcome: DrillOutcome) -> str:
@@ -584,11 +576,11 @@ def changes(outcome: DrillOutcome) -> str:
     """Show where each disk has changed, as a strip from its beginning to its end, with a legend."""
     if not outcome.changed:
         return "No disk has changed since the drill began."
-    lines = []
     sizes = {name: max(outcome.sizes.get(name, 0), ranges[-1][1]) for name, ranges in outcome.changed.items()}
-    for name, ranges in outcome.changed.items():
-        total = sum(end - first for first, end in ranges)
-        lines.append(f"{name}  {strip(ranges, sizes[name])}  {human_bytes(total)} differ")
+    lines = [
+        f"{name}  {strip(ranges, sizes[name])}  {human_bytes(sum(end - first for first, end in ranges))} differ"
+        for name, ranges in outcome.changed.items()
+    ]
     width = max(map(len, sizes))
     ends = [human_bytes(size) for size in dict.fromkeys(sizes.values())]
     head = f"{'':{width}}  {'0':<{STRIP_CELLS - len(ends[0])}}{ends[0]}" if len(ends) == 1 else ""
@@ -604,20 +596,19 @@ def changes(outcome: DrillOutcome) -> str:
     )
 
 
-def strip(ranges: Iterable[Sequence[int]], size: int) -> str:
+def strip(ranges: Sequence[Sequence[int]], size: int) -> str:
     """Show a disk as STRIP_CELLS characters, each of which says how much of one part of the disk has changed."""
-    spans = [tuple(span) for span in ranges]
+
+    def sign(start: int, stop: int) -> str:
+        differ = sum(max(0, min(end, stop) - max(first, start)) for first, end in ranges)
+        if not differ:
+            return _UNTOUCHED
+        if differ <= _LITTLE_BYTES:
+            return _LITTLE
+        return _MUCH if differ >= _MUCH_SHARE * (stop - start) else _SOME
+
     bounds = [size * cell // STRIP_CELLS for cell in range(STRIP_CELLS + 1)]
-    return "".join(_sign(spans, start, stop) for start, stop in pairwise(bounds))
-
-
-def _sign(spans: Sequence[Sequence[int]], start: int, stop: int) -> str:
-    differ = sum(max(0, min(end, stop) - max(first, start)) for first, end in spans)
-    if not differ:
-        return _UNTOUCHED
-    if differ <= _LITTLE_BYTES:
-        return _LITTLE
-    return _MUCH if differ >= _MUCH_SHARE * (stop - start) else _SOME
+    return "".join(sign(start, stop) for start, stop in pairwise(bounds))
 
 
 def _code(line: str) -> str:

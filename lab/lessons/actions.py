@@ -20,7 +20,7 @@ class ApartAction(Action, frozen=True, kw_only=True):
         """A short description of the action, for progress messages."""
 
     def perform(self, session: LabSession) -> None:
-        """Do nothing, because ``LessonSession.do_apart`` runs the action."""
+        """Do nothing, because ``lab.lessons.student.do_apart`` runs the action."""
 
 
 class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):

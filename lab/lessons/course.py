@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -223,10 +223,6 @@ Value = int | float | str
 Values = dict[str, Value]
 
 
-SEED = "seed."
-"""The prefix of seed variables in placeholders, as in ``{seed.disk}``."""
-
-
 def draw(varied: Exercise, seed: str) -> Values:
     """Return all values for this seed; an empty seed selects the first choices.
 
@@ -259,7 +255,7 @@ def fill(text: str, values: Mapping[str, Value]) -> str:
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
     """Fill in all texts of a tree. A text that is a single placeholder becomes its value, a number or a text."""
-    return tomlfile.fill_tree(tree, values, SEED, "seed variable")
+    return tomlfile.fill_tree(tree, values, "seed.", "seed variable")
 
 
 def _choices(varied: Exercise, name: str, variable: Variable, values: Values) -> list[Value]:
@@ -279,21 +275,19 @@ def _choices(varied: Exercise, name: str, variable: Variable, values: Values) ->
         return list(variable.one_of)
     if variable.case:
         return [_case(varied, name, variable, values)]
+    disks = lab_disks(varied.disks)
     if variable.disk_from or variable.disk_besides:
-        given = variable.disk_from
-        disks = _disks_in(varied, name, given, values) if given else lab_disks(varied.disks)
-        taken = {disk for other in variable.disk_besides for disk in _disks_in(varied, name, other, values)}
-        left = [disk for disk in disks if disk not in taken]
+        others = filter(None, (variable.disk_from, *variable.disk_besides))
+        drawn = {other: str(_drawn(varied, name, other, values)).split(",") for other in others}
+        taken = {disk for other in variable.disk_besides for disk in drawn[other]}
+        left = [disk for disk in drawn.get(variable.disk_from, disks) if disk not in taken]
         return list(left if variable.index is None else left[variable.index : variable.index + 1])
     count = _count(varied, name, variable.disks, values)
-    disks = lab_disks(varied.disks)
     return [",".join(disks[first : first + count]) for first in range(varied.disks - count + 1)]
 
 
 def _case(varied: Exercise, name: str, variable: Variable, values: Values) -> Value:
-    if variable.case not in values:
-        raise _not_drawn_yet(varied, name, variable.case)
-    key = str(values[variable.case])
+    key = str(_drawn(varied, name, variable.case, values))
     if key not in variable.of:
         raise SpecError(
             f"{varied.id}: seed.{name} has no value for {variable.case} = {key}", hint=f"write of.{key} = …"
@@ -312,17 +306,13 @@ def _count(varied: Exercise, name: str, asked: int | str, values: Values) -> int
     return count
 
 
-def _disks_in(varied: Exercise, name: str, other: str, values: Values) -> list[str]:
+def _drawn(varied: Exercise, name: str, other: str, values: Values) -> Value:
     if other not in values:
-        raise _not_drawn_yet(varied, name, other)
-    return str(values[other]).split(",")
-
-
-def _not_drawn_yet(varied: Exercise, name: str, other: str) -> SpecError:
-    return SpecError(
-        f"{varied.id}: seed.{name} uses seed.{other}, which is not defined above it",
-        hint=f"put {other} above {name}",
-    )
+        raise SpecError(
+            f"{varied.id}: seed.{name} uses seed.{other}, which is not defined above it",
+            hint=f"put {other} above {name}",
+        )
+    return values[other]
 
 
 def lab_disks(count: int) -> list[str]:
@@ -376,7 +366,7 @@ class ReadyStep:
     explain: str
     mistakes: tuple[ReadyMistake, ...]
     values: Values
-    """The values drawn for the seed that occur in the step's texts."""
+    """The values drawn for the seed that occur in texts that are visible as soon as the step begins."""
 
     @property
     def hints_by_hand(self) -> tuple[str, ...]:
@@ -388,8 +378,11 @@ class ReadyStep:
         return tuple(action for action in self.do if isinstance(action, ApartAction))
 
     @property
-    def all_checks(self) -> tuple[Check, ...]:
-        return (*self.checks, *(check for mistake in self.mistakes for check in mistake.when))
+    def checks_and_sources(self) -> tuple[Check | Source, ...]:
+        """All checks of the step and of its mistakes, and the sources of all numbers."""
+        readings = (self.read, *(mistake.typed for mistake in self.mistakes))
+        checks = (*self.checks, *(check for mistake in self.mistakes for check in mistake.when))
+        return (*checks, *(reading.source for reading in readings if reading))
 
     @property
     def check_count(self) -> int:
@@ -435,8 +428,7 @@ class ReadyLesson:
         raise unknown_word(f"step of lesson {self.id}", step_id, [step.id for step in self.steps])
 
 
-def english_texts(lesson: Lesson) -> Translation:
-    """Return the texts of the lesson's own file, in the form of a translation."""
+def _english_texts(lesson: Lesson) -> Translation:
     steps = {
         step.id: StepText(
             say=step.say,
@@ -461,7 +453,7 @@ def english_texts(lesson: Lesson) -> Translation:
 def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
     """Return the lesson for this seed and language. Raises a SpecError that names the step and the remedy."""
     values = draw(lesson, seed)
-    english = english_texts(lesson)
+    english = _english_texts(lesson)
     texts = translation or english
     step_texts = english.steps | texts.steps
     measures = {name: _experiment(lesson, name, values) for name in lesson.measure}
@@ -495,6 +487,8 @@ def experiment_id(lesson_id: str, measure: str) -> str:
 
 def _step(lesson: Lesson, step: LessonStep, text: StepText, values: Values) -> ReadyStep:
     where = f"lesson {lesson.id}, step {step.id}"
+    asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
+    shown = "\n".join((step.say, *asked, step.read.question if step.read else ""))
     return ReadyStep(
         id=step.id,
         text=fill(text.say, values),
@@ -506,14 +500,8 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText, values: Values) -> R
         hints=tuple(fill(hint, values) for hint in text.hints),
         explain=fill(text.explain, values),
         mistakes=tuple(_mistake(step, each, text, values, where) for each in step.mistakes),
-        values={name: value for name, value in values.items() if f"{{seed.{name}}}" in _shown(step)},
+        values={name: value for name, value in values.items() if f"{{seed.{name}}}" in shown},
     )
-
-
-def _shown(step: LessonStep) -> str:
-    """Return all texts of a step that are visible as soon as it begins."""
-    asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
-    return "\n".join((step.say, *asked, step.read.question if step.read else ""))
 
 
 def _question(ask: Question, text: QuestionText, values: Values) -> Question:
@@ -537,24 +525,18 @@ def _mistake(step: LessonStep, mistake: Mistake, text: StepText, values: Values,
     typed = None
     if mistake.types and step.read is not None:
         source = make_source(fill_tree(mistake.types, values), where=where)
-        times = _times(fill(str(mistake.times), values), where)
-        typed = Reading("", step.read.unit, source, step.read.within_percent, times)
+        times = fill(str(mistake.times), values)
+        try:
+            typed = Reading("", step.read.unit, source, step.read.within_percent, float(times))
+        except ValueError:
+            hint = "write a number or a seed variable that holds one"
+            raise SpecError(f"{where}: times is '{times}'", hint=hint) from None
     return ReadyMistake(
         mistake.id,
         _checks(mistake.when, values, where),
         typed,
         fill(text.mistakes.get(mistake.id, mistake.hint), values),
     )
-
-
-def _times(text: str, where: str) -> float:
-    """Return the value of a mistake's ``times``. Raises SpecError if the text is not a number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise SpecError(
-            f"{where}: times is '{text}'", hint="write a number or a seed variable that holds one"
-        ) from None
 
 
 def _actions(written: Iterable[Arguments], values: Values, where: str) -> tuple[Action, ...]:
@@ -578,7 +560,6 @@ def _experiment(lesson: Lesson, name: str, values: Values) -> tuple[Experiment, 
 
 
 COURSE_FOLDER = Path(__file__).with_name("course")
-_LESSON_FILE = re.compile(r"\d\d-[a-z0-9-]+")
 _TRANSLATION_FILE = re.compile(r"(\d\d-[a-z0-9-]+)\.([a-z]{2})")
 
 
@@ -588,7 +569,7 @@ class LessonFiles:
 
     lesson: Lesson
     path: Path
-    translations: dict[str, Translation] = field(default_factory=dict)
+    translations: dict[str, Translation]
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -640,11 +621,9 @@ class Course:
 
 def read_lesson(path: Path) -> LessonFiles:
     """Read one lesson and its translations. Raises SpecError if a file is invalid."""
-    translations = {}
-    for other in sorted(path.parent.glob(f"{path.stem}.*.toml")):
-        match = _TRANSLATION_FILE.fullmatch(other.stem)
-        if match:
-            translations[match[2]] = read_toml(other, Translation)
+    others = sorted(path.parent.glob(f"{path.stem}.*.toml"))
+    matches = ((other, _TRANSLATION_FILE.fullmatch(other.stem)) for other in others)
+    translations = {match[2]: read_toml(other, Translation) for other, match in matches if match}
     return LessonFiles(read_toml(path, Lesson), path, translations)
 
 
@@ -661,7 +640,7 @@ def built_in_course() -> Course:
 
 def is_lesson_name(stem: str) -> bool:
     """Whether this is a valid name for a lesson file, which is two digits, a hyphen and a name."""
-    return bool(_LESSON_FILE.fullmatch(stem))
+    return bool(re.fullmatch(r"\d\d-[a-z0-9-]+", stem))
 
 
 WORDS_FOLDER = Path(__file__).with_name("words")
@@ -687,20 +666,23 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Headings and labels."""
 
     def requirement(self, key: str, facts: Mapping[str, object]) -> str:
-        """Return the sentence that states a check's requirement. Raises SpecError if there is none."""
         return self._sentence("wanted", key, facts)
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
         return self._sentence("found", key, facts)
 
     def _sentence(self, table: str, key: str, facts: Mapping[str, object]) -> str:
+        """Raises SpecError if there is no such sentence."""
         sentences: dict[str, str] = getattr(self, table)
         if key not in sentences:
             raise SpecError(
                 f"there is no sentence for '{key}'",
                 hint=f"add it to [{table}] in lab/lessons/words/{SOURCE_LANGUAGE}.toml",
             )
-        return sentences[key].format_map(self._translated(facts))
+        translated = {
+            key: self.states.get(fact, fact) if isinstance(fact, str) else fact for key, fact in facts.items()
+        }
+        return sentences[key].format_map(translated)
 
     def label(self, key: str, **facts: object) -> str:
         return self.frame[key].format_map(facts)
@@ -715,9 +697,6 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if chosen == ask.answer:
             return self.label("predicted-right", **facts)
         return self.label("predicted-wrong", **facts, truth=ask.options[ask.answer])
-
-    def _translated(self, facts: Mapping[str, object]) -> dict[str, object]:
-        return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
 
     def secret_key(self, check: str) -> str:
         """Return the key of the sentence that hides a check's requirement. Raises SpecError if there is none."""
@@ -778,10 +757,9 @@ def lesson_problems(files: LessonFiles) -> tuple[str, ...]:
 def check_file(path: Path) -> LessonFiles:
     """Read and check one lesson. Raises a SpecError that lists every problem."""
     files = read_lesson(path)
-    problems = lesson_problems(files)
     known = (*built_in_course().ids, files.lesson.id)
-    strangers = [need for need in files.lesson.needs if need not in known]
-    refuse_problems("lesson", path, (*problems, *(f"{path.name}: {_unknown_need(need, known)}" for need in strangers)))
+    unknown = (f"{path.name}: {_unknown_need(need, known)}" for need in files.lesson.needs if need not in known)
+    refuse_problems("lesson", path, (*lesson_problems(files), *unknown))
     return files
 
 
@@ -902,12 +880,8 @@ def _require_sound(ready: ReadyLesson) -> None:
             raise SpecError(
                 f"{where}: the answer '{step.ask.answer}' is not an option", hint=_choose("", step.ask.options)
             )
-        for check in step.all_checks:
+        for check in step.checks_and_sources:
             _require_measured(ready, check, where)
-        if step.read is not None:
-            _require_measured(ready, step.read.source, where)
-        for typed in (mistake.typed for mistake in step.mistakes if mistake.typed):
-            _require_measured(ready, typed.source, where)
 
 
 def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> None:
@@ -960,7 +934,7 @@ def _translation_problems(lesson: Lesson, translation: Translation, language: st
         yield f"id is '{translation.id}': write id = \"{lesson.id}\", as in the lesson"
     if translation.language != language:
         yield f"language is '{translation.language}': write language = \"{language}\", as in the file's name"
-    own, other = msgspec.to_builtins(english_texts(lesson)), msgspec.to_builtins(translation)
+    own, other = msgspec.to_builtins(_english_texts(lesson)), msgspec.to_builtins(translation)
     for key in ("title", "goal", "steps"):
         yield from _text_problems(key, own[key], other[key])
 

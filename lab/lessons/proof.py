@@ -20,7 +20,7 @@ from lab.lessons import engine
 from lab.lessons.actions import ApartAction
 from lab.lessons.course import ReadyLesson, ReadyStep, Wrong
 from lab.lessons.engine import StepView
-from lab.lessons.student import LessonSession, Watch, carry_out, evaluate_step
+from lab.lessons.student import LessonSession, Watch, carry_out, do_apart, evaluate_step
 from lab.machine import Host, Target, parse_target
 from lab.plans import Plan
 from lab.session.session import LabSession
@@ -161,7 +161,7 @@ class LessonProver(Prover):
         def run_apart(action: ApartAction) -> None:
             word = action.by_hand()
             if word not in self._done_apart:
-                opened.do_apart(action, RunRequest(self._session.target, self._session.host))
+                do_apart(self._lesson, action, RunRequest(self._session.target, self._session.host))
                 self._done_apart.add(word)
 
         return carry_out(actions, opened, opener=self._opener, run_apart=run_apart)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -204,7 +204,6 @@ class CourseLine:
     """One lesson in the list of the course."""
 
     files: LessonFiles
-    progress: Progress | None
     done_steps: int
     missing_needs: tuple[str, ...]
     """Required earlier lessons that are not done."""
@@ -272,7 +271,6 @@ class LessonSession:
 
     @property
     def results(self) -> dict[str, ResultRecord]:
-        """The complete result of each measurement, by the measurement's name."""
         return dict(self._found)
 
     def is_in_lab_of(self, target: Target) -> bool:
@@ -390,29 +388,17 @@ class LessonSession:
             word = experiment_id(self.lesson.id, name)
             # Results have times in whole seconds.
             began = moment(self.progress.began_utc).replace(microsecond=0)
-            for result_id in self._results.ids():
-                # An id consists of the time, the experiment, and possibly a number: see new_id in lab/results/store.py.
-                if word not in result_id:
-                    continue
+            # An id consists of the time, the experiment, and possibly a number: see new_id in lab/results/store.py.
+            for result_id in (each for each in self._results.ids() if word in each):
                 if name in self._found and self._found[name].id == result_id:
                     # No newer result matches, and an older result must not replace this one.
                     break
-                record = self._load(result_id)
-                is_same = record and as_meant(record.experiment_toml) == as_meant(text)
-                if record and is_same and moment(record.created_utc) >= began:
-                    self._found[name] = record
-                    break
-
-    def _load(self, result_id: str) -> ResultRecord | None:
-        try:
-            record = self._results.load(result_id)
-        except ResultError:
-            return None
-        return record if record.status is RunStatus.COMPLETE else None
-
-    def do_apart(self, action: ApartAction, request: RunRequest) -> None:
-        do_apart(self.lesson, action, request)
-        self.find_results()
+                with suppress(ResultError):
+                    record = self._results.load(result_id)
+                    is_same = as_meant(record.experiment_toml) == as_meant(text)
+                    if record.status is RunStatus.COMPLETE and is_same and moment(record.created_utc) >= began:
+                        self._found[name] = record
+                        break
 
     def _change(self, make: Callable[[Progress], Progress]) -> None:
         """Change the progress as it is stored: another program may have stored an answer or a hint in the meantime.
@@ -472,15 +458,15 @@ class Student:
     def lines(self) -> tuple[CourseLine, ...]:
         """Return the course with the student's progress; unreadable progress counts as no progress."""
         lines: list[CourseLine] = []
-        finished: set[str] = set()
         # Lessons come after those that they need.
         for files in built_in_course().lessons:
-            progress = self._readable(files.lesson.id)
-            done = engine.done_count(files.lesson, progress) if progress else 0
+            done = 0
+            with suppress(LessonError):
+                progress = self._store.progress(files.lesson.id)
+                done = engine.done_count(files.lesson, progress) if progress else 0
+            finished = {line.lesson.id for line in lines if line.is_done}
             missing = tuple(need for need in files.lesson.needs if need not in finished)
-            lines.append(CourseLine(files, progress, done, missing))
-            if lines[-1].is_done:
-                finished.add(files.lesson.id)
+            lines.append(CourseLine(files, done, missing))
         return tuple(lines)
 
     def find(self, word: str) -> LessonFiles:
@@ -569,12 +555,6 @@ class Student:
         opened.find_results()
         return opened
 
-    def _readable(self, lesson_id: str) -> Progress | None:
-        try:
-            return self._store.progress(lesson_id)
-        except LessonError:
-            return None
-
 
 def _stored_name(word: str, lesson_id: str) -> str:
     """Return the stored name of an open lesson: its id if it is in the course, otherwise its path."""
@@ -593,10 +573,8 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, all of them are free, and no array is running."""
     if used := _use_of(session, lesson):
-        raise LessonError(
-            f"lesson {lesson.id} starts with a blank lab, but {used}",
-            hint="repeat the command with --reset, which makes all disks blank and deletes their data",
-        )
+        hint = "repeat the command with --reset, which makes all disks blank and deletes their data"
+        raise LessonError(f"lesson {lesson.id} starts with a blank lab, but {used}", hint=hint)
 
 
 def named_disks(
@@ -638,14 +616,10 @@ def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
 def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, LastVerdict | None]:
     """Return the last verdict on each array that holds known data, by name; None if it has not been verified."""
     marks, verdicts = read_marks(session), last_verdicts(session)
-    found: dict[str, LastVerdict | None] = {}
-    for status in arrays:
-        # Not every kernel shows the UUID of an array.
-        by_name = (mark.uuid for mark in marks.values() if mark.array == status.name)
-        uuid = status.uuid or next(by_name, "")
-        if uuid in marks:
-            found[status.name] = verdicts.get(uuid)
-    return found
+    # Not every kernel shows the UUID of an array.
+    by_name = {mark.array: mark.uuid for mark in reversed(marks.values())}
+    uuids = {status.name: status.uuid or by_name.get(status.name, "") for status in arrays}
+    return {name: verdicts.get(uuid) for name, uuid in uuids.items() if uuid in marks}
 
 
 def _moved_since(
@@ -654,12 +628,12 @@ def _moved_since(
     """Return the growth of a counter since ``before`` by disk name; ``names`` maps nodes to disk names."""
     if before is None:
         return {}
-    found = {}
-    for node, name in names.items():
-        kernel = kernel_name(node)
-        if kernel in after.disks:
-            found[name] = moved(after.disks[kernel]) - (moved(before.disks[kernel]) if kernel in before.disks else 0)
-    return found
+    kernel_names = {name: kernel_name(node) for node, name in names.items()}
+    return {
+        name: moved(after.disks[kernel]) - (moved(before.disks[kernel]) if kernel in before.disks else 0)
+        for name, kernel in kernel_names.items()
+        if kernel in after.disks
+    }
 
 
 _EXT_SUPERBLOCK = 1024
@@ -668,16 +642,14 @@ _EXT_MAGIC = 0xEF53
 
 def asks_for_disks(lesson: ReadyLesson) -> bool:
     """Whether a check or reading of the lesson needs to read the disks themselves."""
-    sources = (step.read.source for step in lesson.steps if step.read)
-    checks = (check for step in lesson.steps for check in step.all_checks)
-    return any(source.needs_disks for source in sources) or any(check.needs_disks for check in checks)
+    return any(each.needs_disks for step in lesson.steps for each in step.checks_and_sources)
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
     """Return the data on the disks and the counters since ``before``; empty if the lesson does not need them."""
     if not asks_for_disks(lesson):
         return DeepState()
-    checks = [check for step in lesson.steps for check in step.all_checks]
+    checks = [check for step in lesson.steps for check in step.checks_and_sources]
     names = {disk.node: disk.name for disk in session.disks}
     ends = read_ends(session.machine, list(names), MD_HEAD_BYTES)
     running = {status.name for status in after.arrays}
@@ -813,6 +785,4 @@ def evaluate_step(opened: LessonSession, opener: Callable[[], AbstractContextMan
 
 def needs_lab(step: ReadyStep) -> bool:
     """Whether a check of the step, or its reading, needs arrays, disks or data."""
-    readings = (step.read, *(mistake.typed for mistake in step.mistakes))
-    sources = (reading.source for reading in readings if reading)
-    return any(source.needs_lab for source in sources) or any(check.needs_lab for check in step.all_checks)
+    return any(each.needs_lab for each in step.checks_and_sources)

@@ -65,7 +65,7 @@ def error_of(kind: type[msgspec.Struct], tree: dict[str, Any]) -> LabError | Non
             assert len(planned_keys(found)) <= schema.MOST_MEASUREMENTS
             assert math.isfinite(estimated_seconds(found))
         elif isinstance(found, Lesson):
-            lesson_problems(LessonFiles(found, Path("01-other.toml")))
+            lesson_problems(LessonFiles(found, Path("01-other.toml"), {}))
         elif isinstance(found, Workload):
             invocations_of(found)
     except LabError as error:
