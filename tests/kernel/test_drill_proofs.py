@@ -76,4 +76,4 @@ def test_a_drill_that_cannot_be_made_is_reported_for_each_seed(
     printed = capfd.readouterr()
     for word in ("one", "two"):
         assert f"40-stale-mirror ('{word}'): not proved" in printed.out
-        assert f"40-stale-mirror ('{word}'): drill 40-stale-mirror could not be made" in printed.err
+        assert f"40-stale-mirror ('{word}'): drill 40-stale-mirror could not be created" in printed.err
