@@ -154,7 +154,7 @@ def classroom(
             "--roster and --points need a file to write", hint="add --grades, --moodle or --canvas FILE.csv"
         )
     with ProgressBar(quiet=context.quiet) as bar:
-        found = view_class(folder, context.host.state.root / "class", on_progress=bar.show)
+        found = view_class(folder, context.host.state.root / "class", bar.show)
     chosen = _only(found, experiment) if experiment else found
     for problem in found.problems.values():
         context.narrator.notice(problem)
@@ -242,16 +242,16 @@ def _text(found: ClassView) -> str:
     return "\n\n".join(parts)
 
 
-def box(row: ClassRow, highest: float, width: int = _PLOT_WIDTH) -> str:
+def box(row: ClassRow, highest: float) -> str:
     """Return a box plot in one line, with ─ for the range, █ for the middle half and ┃ for the median.
 
     The scale begins at 0.
     """
 
     def place(value: float) -> int:
-        return min(width - 1, int(value / highest * width)) if highest > 0 else 0
+        return min(_PLOT_WIDTH - 1, int(value / highest * _PLOT_WIDTH)) if highest > 0 else 0
 
-    line = [" "] * width
+    line = [" "] * _PLOT_WIDTH
     for start, end, mark in ((row.lowest, row.highest, "─"), (row.first_quartile, row.third_quartile, "█")):
         for column in range(place(start), place(end) + 1):
             line[column] = mark

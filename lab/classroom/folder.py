@@ -46,6 +46,7 @@ from lab.machine import Host
 from lab.results.record import CellRecord, ResultRecord, decode_visible, refuse_newer
 from lab.results.store import ResultFiles
 from lab.units import MIB
+from lab.workloads.fio_output import DirectionFigures
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -126,14 +127,12 @@ def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:
         and is_lesson_name(lesson_id)
         and len(progress.steps) <= _MOST_PARTS
         and all(0 <= done.hints <= HINTS for done in progress.steps.values())
-        and _are_short(*progress.steps, progress.seed, progress.target, progress.began_utc, *_words(progress))
+        and _are_short(*progress.steps, progress.seed, progress.target, progress.began_utc)
+        and all(
+            _are_short(each.began_utc, each.done_utc, each.answer, each.reading) for each in progress.steps.values()
+        )
     )
     return _require(progress, is_good, source)
-
-
-def _words(progress: Progress) -> Iterator[str]:
-    for done in progress.steps.values():
-        yield from (done.began_utc, done.done_utc, done.answer, done.reading)
 
 
 def work_digest(work: Progress | DrillOutcome) -> str:
@@ -188,26 +187,20 @@ def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
         return
     # Select cells by a hash of their names, so that a copy with changed figures has fingerprints of the same cells.
     cells = sorted(record.cells, key=lambda cell: _digest("cell", [record.experiment, cell.key]))
-    for cell in islice(filter(_is_telling, cells), _CELLS):
-        figures = [cell.key, _figures(cell)]
-        yield _digest("figures", figures)
+    telling = (cell for cell in cells if sum(each.total_ios for each in _sections(cell)) >= _FEWEST_IOS)
+    for cell in islice(telling, _CELLS):
+        figures = [
+            [each.iops, each.total_ios, each.mean_seconds, each.max_seconds, each.p99_seconds]
+            for each in _sections(cell)
+        ]
+        yield _digest("figures", [cell.key, figures])
     for cell in islice((cell for cell in cells if cell.raw_file), _DOCUMENTS):
         with suppress(LabError, msgspec.MsgspecError, UnicodeError, RecursionError):
             yield _digest("document", msgspec.json.decode(files.document(record.id, cell.raw_file)))
 
 
-def _is_telling(cell: CellRecord) -> bool:
-    sections = (cell.figures.reads, cell.figures.writes)
-    return sum(section.total_ios for section in sections if section is not None) >= _FEWEST_IOS
-
-
-def _figures(cell: CellRecord) -> list[Any]:
-    sections = (cell.figures.reads, cell.figures.writes)
-    return [
-        [section.iops, section.total_ios, section.mean_seconds, section.max_seconds, section.p99_seconds]
-        for section in sections
-        if section is not None
-    ]
+def _sections(cell: CellRecord) -> list[DirectionFigures]:
+    return [section for section in (cell.figures.reads, cell.figures.writes) if section is not None]
 
 
 def _digest(what: str, value: Any) -> str:
@@ -296,13 +289,7 @@ TABLES = {
     "results": {"file": TEXT, "result": TEXT, "experiment": TEXT, "created_utc": TEXT, "digest": TEXT},
     "prints": {"file": TEXT, "result": TEXT, "print": TEXT},
     "ratios": {
-        "file": TEXT,
-        "result": TEXT,
-        "experiment": TEXT,
-        "unit": TEXT,
-        "baseline": TEXT,
-        "workload": TEXT,
-        "direction": TEXT,
+        **dict.fromkeys(("file", "result", "experiment", "unit", "baseline", "workload", "direction"), TEXT),
         "ratio": NUMBER,
     },
     "outcomes": _columns(DrillTry),
@@ -458,7 +445,10 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
 
 
 MOST_PROCESSES = 4
-"""Maximum number of processes that read bundles. With 50 MiB each, the total remains far below 1 GiB."""
+"""Many bundles are read by one process per processor, but at most by this number.
+
+With 50 MiB each, the total remains far below 1 GiB.
+"""
 _FEW, _FEW_BYTES = 64, 16 * MIB
 """One process reads up to this number of bundles, of up to this total size, faster than several processes can start."""
 _AT_ONCE = 10
@@ -471,11 +461,9 @@ OnProgress = Callable[[str, float], object]
 
 @contextmanager
 def open_class(
-    folder: Path, cache: Path, *, on_progress: OnProgress = lambda _what, _fraction: None, processes: int | None = None
+    folder: Path, cache: Path, on_progress: OnProgress = lambda _what, _fraction: None
 ) -> Iterator[DuckDBPyConnection]:
     """Open the bundles of ``folder`` as tables. Unchanged bundles are taken from ``cache``.
-
-    If ``processes`` is None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``.
 
     Raises RequirementMissing if duckdb is missing, and ResultError if ``folder`` does not exist or if the cache cannot
     be written.
@@ -503,7 +491,7 @@ def open_class(
                 database = opened(ALONE)
                 # Compare again, because the previous holder of the lock may have read the changes.
                 outdated, new = _changes(folder, database)
-                _bring_up_to_date(database, place, outdated, new, on_progress, processes)
+                _bring_up_to_date(database, place, outdated, new, on_progress)
             yield database
     except duckdb.Error as error:
         if refused := _refusal(str(error)):
@@ -551,7 +539,6 @@ def _bring_up_to_date(
     outdated: Sequence[str],
     new: Sequence[Stamped],
     on_progress: OnProgress,
-    processes: int | None,
 ) -> None:
     """Read changed bundles into the cache. The caller must hold the exclusive lock."""
     for left in place.glob("spill-*"):
@@ -561,12 +548,12 @@ def _bring_up_to_date(
         database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({kinds})")
     _forget(database, outdated)
     is_little = len(new) <= _FEW and sum(size for _, size, _ in new) <= _FEW_BYTES
-    helpers = processes or (1 if is_little else min(processors(), MOST_PROCESSES))
     jobs = [new[first : first + _AT_ONCE] for first in range(0, len(new), _AT_ONCE)]
+    helpers = 1 if is_little else min(processors(), MOST_PROCESSES, len(jobs))
     clock = HostClock()
     done, begun = 0, clock.monotonic_seconds()
     gathered: Rows = defaultdict(list)
-    with spread(read_rows, jobs, min(helpers, len(jobs))) as answers:
+    with spread(read_rows, jobs, helpers) as answers:
         for rows in answers:
             for table, found in rows.items():
                 gathered[table] += found

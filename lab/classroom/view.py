@@ -88,9 +88,9 @@ class TryStatistics:
     all_minutes: tuple[float, ...]
     """Minutes of all students, in ascending order."""
     hints: float
-    """Mean number of hints."""
+    """Mean number."""
     resets: float
-    """Mean number of resets."""
+    """Mean number."""
     verdicts: Mapping[str, int]
     mistakes: Mapping[str, int]
     """Number of students who made each mistake, in descending order."""
@@ -258,11 +258,8 @@ def _has_several_keys(work: Iterable[Work]) -> bool:
 
 def _merged(groups: Iterable[tuple[str, Iterable[str], bool]]) -> list[CopiedWork]:
     """Merge the groups into one entry for each set of files, however much the files have in common."""
-    found: dict[tuple[str, tuple[str, ...]], bool] = {}
-    for what, files, is_altered in groups:
-        place = what, tuple(sorted(set(files)))
-        found[place] = found.get(place, False) or is_altered
-    return [CopiedWork(what, files, is_altered) for (what, files), is_altered in found.items()]
+    found = grouped(groups, lambda group: (group[0], tuple(sorted(set(group[1])))))
+    return [CopiedWork(what, files, any(each[2] for each in same)) for (what, files), same in found.items()]
 
 
 def _seeds(work: Sequence[Work]) -> Iterable[SharedSeed]:
@@ -331,11 +328,9 @@ class ClassView:
     """The file and the time of each result, in the order of the files."""
 
 
-def view_class(
-    folder: Path, cache: Path, *, on_progress: OnProgress = lambda _what, _fraction: None, processes: int | None = None
-) -> ClassView:
+def view_class(folder: Path, cache: Path, on_progress: OnProgress = lambda _what, _fraction: None) -> ClassView:
     """Evaluate the bundles of ``folder``. The arguments and errors are those of ``open_class``."""
-    with open_class(folder, cache, on_progress=on_progress, processes=processes) as database:
+    with open_class(folder, cache, on_progress) as database:
 
         def fetch(query: str) -> list[Any]:
             return database.execute(query).fetchall()
@@ -475,12 +470,10 @@ def cautions(found: ClassView) -> Iterator[str]:
         shared.setdefault((seed, each.files), []).append(each.what)
     for (what, files), places in shared.items():
         yield f"{what} in {listed(places)}: {listed(files)}"
-    others: dict[str, set[str]] = {}
-    for work in found.practice.tries:
-        if file_words(work.drill, work.drill_file) == ANOTHER_FILE:
-            others.setdefault(work.drill, set()).add(work.file)
-    for drill, names in sorted(others.items()):
-        yield f"{drill} was run from a file other than this raidlab's: {listed(sorted(names))}"
+    others = [work for work in found.practice.tries if file_words(work.drill, work.drill_file) == ANOTHER_FILE]
+    for drill, tries in sorted(grouped(others, lambda work: work.drill).items()):
+        names = sorted({work.file for work in tries})
+        yield f"{drill} was run from a file other than this raidlab's: {listed(names)}"
     for files in found.keys.values():
         if len(files) > 1:
             yield f"one key signed: {listed(files)}"
@@ -551,14 +544,10 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
         best = _share_bars("best attempt", {each.drill: share_of(each.best) for each in drills}, 2)
         return _percent_plot(title, summary, [first, best])
 
-    saved = first_and_best(
-        "Saved", "Nothing written before commit, and the array as required.", lambda tries: tries.saved
-    )
-    have_data = first_and_best(
-        "Have the data at the end",
-        "Includes those who risked them or did not finish.",
-        lambda tries: tries.have_data,
-    )
+    summary = "Nothing written before commit, and the array as required."
+    saved = first_and_best("Saved", summary, lambda tries: tries.saved)
+    summary = "Includes those who risked them or did not finish."
+    have_data = first_and_best("Have the data at the end", summary, lambda tries: tries.have_data)
     yield PageGroup("Who saved the data", plots=(saved, have_data))
     yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
     mistakes = tuple(_mistakes_plot(each) for each in drills if each.mistakes)

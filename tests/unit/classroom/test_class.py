@@ -423,7 +423,7 @@ def test_without_duckdb_the_error_names_the_extra_to_install(
 
 def test_a_box_plot_in_a_line() -> None:
     row = ClassRow("x", "a", "w", "read", "single", 5, 1.0, 2.0, 2.5, 3.0, 4.0, (), ())
-    assert box(row, 4.0, width=8) == "  ──█┃█─"
+    assert box(row, 4.0) == " " * 10 + "─" * 10 + "█████┃█████" + "─" * 9
 
 
 def test_the_command_shows_one_table_and_the_distribution(

@@ -80,7 +80,9 @@ def bundles_in(cache: Path) -> int:
 
 
 @pytest.mark.slow
-def test_one_process_two_and_the_cache_give_the_same(folder: Path, tmp_path: Path) -> None:
+def test_one_process_two_and_the_cache_give_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(12):
         work = students.practice(number)
         (folder / f"t{number:03d}.zip").write_bytes(write_bundle({}, students.signer(number), work))
@@ -91,11 +93,13 @@ def test_one_process_two_and_the_cache_give_the_same(folder: Path, tmp_path: Pat
     (folder / "u3-short.zip").write_bytes((folder / "s004.zip").read_bytes()[:-100])
     newer = msgspec.structs.replace(machine("n", HDD, WRITES), schema_version=99)
     bundle(folder / "u4-newer.zip", newer, tmp_path / "key.pem")
-    alone = view_class(folder, tmp_path / "cache1", processes=1)
+    alone = view_class(folder, tmp_path / "cache1")
     assert len(alone.rows) > 10
     assert len(alone.problems) == 3
     assert alone.copies == ()
-    assert view_class(folder, tmp_path / "cache2", processes=2) == alone
+    monkeypatch.setattr(class_folder, "_FEW", BUNDLES)
+    monkeypatch.setattr(class_folder, "processors", lambda: 2)
+    assert view_class(folder, tmp_path / "cache2") == alone
     cached = view_class(folder, tmp_path / "cache2")
     assert cached == alone
     assert render_page(class_page(cached, "x")) == render_page(class_page(alone, "x"))
@@ -111,7 +115,7 @@ def test_many_bundles_are_read_by_others_and_few_are_not(
         raise AssertionError(file)
 
     def view() -> ClassView:
-        return view_class(folder, cache, on_progress=lambda what, fraction: reported.append((what, fraction)))
+        return view_class(folder, cache, lambda what, fraction: reported.append((what, fraction)))
 
     with monkeypatch.context() as patched:
         patched.setattr(class_folder, "_FEW", BUNDLES - 1)
@@ -147,7 +151,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from lab.classroom import folder
 from lab.host import signals
-folder._STORE_AFTER = folder._AT_ONCE = 5
+folder._STORE_AFTER = folder._AT_ONCE = folder._FEW = 5
+folder.processors = lambda: 2
 transaction = folder._transaction
 begun = []
 # A background process ignores SIGINT, so set its handler.
@@ -163,7 +168,7 @@ def transactions(database):
 
 folder._transaction = transactions
 signals.install()
-with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
+with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2])):
     pass
 """
 
@@ -186,7 +191,7 @@ def test_reading_interrupted_before_a_commit_resumes_from_the_cache(
         return read_bundle(file)
 
     monkeypatch.setattr("lab.classroom.folder.read_bundle", note)
-    found = view_class(folder, cache, processes=1)
+    found = view_class(folder, cache)
     assert len(read) == len(set(read)) == BUNDLES - kept
     assert found == view_class(folder, tmp_path / "anew")
     assert {path.name for path in only_folder_in(cache).iterdir()} == {"class.duckdb", "lock"}
@@ -198,7 +203,7 @@ def test_two_calls_at_once_read_each_bundle_once(folder: Path, cache: Path, tmp_
         import sys
         from pathlib import Path
         from lab.classroom.view import view_class
-        view_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=1)
+        view_class(Path(sys.argv[1]), Path(sys.argv[2]))
     """
     argv = [sys.executable, "-c", program, str(folder), str(cache)]
     calls = [subprocess.Popen(argv, cwd=REPOSITORY) for _ in range(2)]
