@@ -23,7 +23,7 @@ from lab.checks.extension import LessonReading
 from lab.checks.readings import ArraySource, LikelyMistake, Source
 from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd, Facts, MemberPicture, PlayedFault
 from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
-from lab.faults.scenario import find_scenario
+from lab.faults.scenario import FactCheck, find_scenario
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.gates.decoding import PointCount, Seed, digits, parse_bytes
 from lab.host.clock import moment
@@ -377,18 +377,21 @@ class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check on the superblock of one disk."""
+    """A check on the event count of one disk."""
 
     needs_disks = True
     disk: str
 
     def evaluate(self, lab: CheckedState) -> CheckOutcome:
         found = lab.deep.superblocks.get(self.disk)
-        return self.judge(found, lab) if found else CheckOutcome(False, "superblock-missing", {"disk": self.disk})
+        if found is None:
+            return CheckOutcome(False, "superblock-missing", {"disk": self.disk})
+        behind = _events_behind(found, lab)
+        return CheckOutcome(self.accepts(behind), "events-behind", {"disk": self.disk, "behind": behind})
 
     @abstractmethod
-    def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
-        """Return the outcome for a superblock that exists."""
+    def accepts(self, behind: int) -> bool:
+        """Whether the count may be this much lower than the highest in its array."""
 
 
 class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.stale"):
@@ -396,17 +399,15 @@ class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     at_least: int = 1
 
-    def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
-        behind = _events_behind(superblock, lab)
-        return CheckOutcome(behind >= self.at_least, "events-behind", {"disk": self.disk, "behind": behind})
+    def accepts(self, behind: int) -> bool:
+        return behind >= self.at_least
 
 
 class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.current"):
     """The event count of the disk equals the highest in its array."""
 
-    def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
-        behind = _events_behind(superblock, lab)
-        return CheckOutcome(behind == 0, "events-behind", {"disk": self.disk, "behind": behind})
+    def accepts(self, behind: int) -> bool:
+        return behind == 0
 
 
 class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.on_overlays"):
@@ -566,8 +567,7 @@ class BlockPlace(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
     what: PlaceWord
 
     def value(self, lab: CheckedState) -> float | None:
-        status = lab.arrays.get(self.array)
-        geometry = _geometry(status) if status else None
+        status, geometry = lab.arrays.get(self.array), _geometry(lab, self.array)
         sector = self.block * BLOCK_SECTORS
         if status is None or geometry is None or sector >= geometry.size_sectors:
             return None
@@ -595,8 +595,7 @@ class BadSector(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             yield LikelyMistake(member.bad_blocks[0][0], "reading-list-sector", {"disk": self.disk})
 
     def value(self, lab: CheckedState) -> float | None:
-        status, member = lab.arrays.get(self.array), lab.member(self.array, self.disk)
-        geometry = _geometry(status) if status else None
+        member, geometry = lab.member(self.array, self.disk), _geometry(lab, self.array)
         if geometry is None or member is None or member.slot is None or not member.bad_blocks:
             return None
         found = geometry.content(member.slot, member.bad_blocks[0][0] - (member.data_offset_sectors or 0))
@@ -629,10 +628,12 @@ class MemberOffset(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields
         return member.data_offset_sectors if member else None
 
 
-def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
+def _geometry(lab: CheckedState, array: str) -> ArrayGeometry | None:
     """Return the geometry of a parity array that is not being reshaped, or None for any other array."""
-    is_known = status.has_parity and status.reshape_position_sectors is None
-    return status.geometry if is_known and status.chunk_bytes and status.component_bytes else None
+    status = lab.arrays.get(array)
+    if status is None or not status.has_parity or status.reshape_position_sectors is not None:
+        return None
+    return status.geometry if status.chunk_bytes and status.component_bytes else None
 
 
 class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -654,7 +655,6 @@ class SuperblockIs(StrEnum):
     SAME = "same"
     """It belongs to the same array."""
     UNTOUCHED = "untouched"
-    """It is unchanged."""
     WRITTEN = "written"
     """It belongs to the same array and member, and was written because the array ran with the disk, or because the disk
     was re-added or its assembly was forced.
@@ -712,7 +712,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     disks: str
-    """The disks, written ``disk01,disk02``."""
+    """Written ``disk01,disk02``."""
     key: Literal["name", "level", "devices", "role", "data_offset_sectors", "chunk", "layout", "bad_blocks"]
     value: str | int
     """The value that ``mdadm --examine`` shows, or one value for each disk, separated by commas."""
@@ -873,27 +873,23 @@ class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         played = lab.played.get(str(self.scenario))
-        variants = played.outcome.variants if played else ()
-        for variant in variants:
+        for variant in played.outcome.variants if played else ():
             if variant.name != self.variant:
                 other = msgspec.structs.replace(self, variant=variant.name).value(lab)
                 yield LikelyMistake(other, "reading-other-row", {"row": variant.name})
-        own = next((variant for variant in variants if variant.name == self.variant), None)
-        checks = [check.what for step in own.steps for check in step.checks] if own else []
-        for fact in dict.fromkeys(checks):
+        for fact in dict.fromkeys(check.what for check in self._checks(lab)):
             if fact != self.fact:
                 other = msgspec.structs.replace(self, fact=fact).value(lab)
                 yield LikelyMistake(other, "reading-other-fact", {"fact": fact, "asked": self.fact})
 
     def value(self, lab: CheckedState) -> float | None:
+        texts = (check.found for check in self._checks(lab) if check.what == self.fact)
+        return next((float(text) for text in texts if text.replace(".", "", 1).isdecimal()), None)
+
+    def _checks(self, lab: CheckedState) -> Iterator[FactCheck]:
         played = lab.played.get(str(self.scenario))
-        for variant in played.outcome.variants if played else ():
-            if variant.name != self.variant:
-                continue
-            for check in (check for step in variant.steps for check in step.checks):
-                if check.what == self.fact and check.found.replace(".", "", 1).isdecimal():
-                    return float(check.found)
-        return None
+        variants = (each for each in (played.outcome.variants if played else ()) if each.name == self.variant)
+        return (check for variant in variants for step in variant.steps for check in step.checks)
 
 
 class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.ratio"):
@@ -968,7 +964,6 @@ def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
 
 ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", vars(readings), globals())
 CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.items() if kind.in_lessons}
-"""The checks that lessons may use."""
 SOURCES: Mapping[str, type[Source]] = {
     **kinds_by_tag("get", vars(readings), globals()),
     **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},

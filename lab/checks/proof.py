@@ -30,7 +30,6 @@ class WayEnd:
 
     is_passed: bool
     mistakes: Sequence[str] = ()
-    """The recognised mistakes, in order."""
     details: str = ""
 
 
@@ -65,8 +64,8 @@ class Prover(ABC):
 
     kind: ClassVar[str]
 
-    def __init__(self, name: str, seed: str, checks: int) -> None:
-        self.name, self.seed, self.checks = name, seed, checks
+    def __init__(self, name: str, seed: str, checks: int, ways: Sequence[Way]) -> None:
+        self.name, self.seed, self.checks, self.ways = name, seed, checks, ways
         self.failures: list[str] = []
 
     @abstractmethod
@@ -77,20 +76,20 @@ class Prover(ABC):
     def take(self, way: Way) -> WayEnd:
         """Follow a way from the beginning."""
 
-    def prove(self, ways: Sequence[Way]) -> Proof:
+    def prove(self) -> Proof:
         began = time.monotonic()
         fresh = self.count_fresh()
-        counts = {True: 0, False: 0}
-        for way in ways:
-            problem = _problem(way, self.take(way))
-            counts[not way.mistake] += not problem
-            if problem:
+        right = wrong = 0
+        for way in self.ways:
+            if problem := _problem(way, self.take(way)):
                 self.fail(f"way {way.id}: {problem}")
+            elif way.mistake:
+                wrong += 1
+            else:
+                right += 1
         seconds = round(time.monotonic() - began, 1)
-        return Proof(
-            self.kind, self.name, self.seed, self.checks, fresh, counts[True], counts[False], seconds,
-            tuple(self.failures),
-        )  # fmt: skip
+        failures = tuple(self.failures)
+        return Proof(self.kind, self.name, self.seed, self.checks, fresh, right, wrong, seconds, failures)
 
     def fail(self, text: str) -> None:
         self.failures.append(f"{self.name}{f' ({self.seed!r})' if self.seed else ''}, {text}")

@@ -30,11 +30,8 @@ class Figure(StrEnum):
     """The figure that a check or a reading compares."""
 
     IOPS = "iops"
-    """I/Os per second."""
     BANDWIDTH = "bandwidth"
-    """Bytes per second."""
     P50 = "p50"
-    """Median latency."""
     P99 = "p99"
 
     def of(self, figures: DirectionFigures) -> float | None:
@@ -232,7 +229,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     is_plain: ClassVar[bool] = False
     """Whether the value is already in the unit of the reading."""
     is_of_result: ClassVar[bool] = False
-    """Whether the value comes from one of the student's results."""
 
     @abstractmethod
     def value(self, lab: CheckedState) -> float | None:
@@ -346,7 +342,6 @@ class Reading:
 
     @property
     def question_words(self) -> str:
-        """The question, with the unit in parentheses if there is one."""
         return f"{self.question} ({self.unit})" if self.unit else self.question
 
     @property
@@ -435,9 +430,11 @@ class Reading:
 def _other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[CellChoice]:
     """Return the other parts of a result in order, without duplicates."""
     record = lab.results.get(measure)
-    rows = [(cell.array, cell.workload, cell.phase) for cell in record.cells] if record else []
-    own = {(cell.array, cell.workload, cell.phase) for cell in choice.find(record)} if record else set()
-    return [CellChoice(array=row[0], workload=row[1], phase=row[2]) for row in dict.fromkeys(rows) if row not in own]
+    if record is None:
+        return []
+    own = choice.find(record)
+    rows = dict.fromkeys((cell.array, cell.workload, cell.phase) for cell in record.cells if cell not in own)
+    return [CellChoice(array=array, workload=workload, phase=phase) for array, workload, phase in rows]
 
 
 def _is_rounded(typed: str, given: float, value: float) -> bool:

@@ -189,7 +189,6 @@ class CheckedState:
     """A snapshot of the lab and of the student's progress."""
 
     arrays: Mapping[str, ArrayStatus] = field(default_factory=dict)
-    """The running arrays, by name."""
     nodes: Mapping[str, str] = field(default_factory=dict)
     """The device of each disk, by disk name."""
     marks: Mapping[str, LastVerdict | None] = field(default_factory=dict)
@@ -247,9 +246,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def facts(self) -> Facts:
         """The values of the placeholders in the messages."""
-        return {
-            key: value for key, value in msgspec.structs.asdict(self).items() if isinstance(value, str | int | float)
-        }
+        fields = msgspec.structs.asdict(self)
+        return {key: value for key, value in fields.items() if isinstance(value, str | int | float)}
 
     @property
     def requirement_key(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -31,18 +30,16 @@ class DrillProver(Prover):
 
     kind = "drill"
 
-    def __init__(self, drill: ReadyDrill, open_lab: Callable[[ExitStack], LabSession], stack: ExitStack) -> None:
-        super().__init__(drill.id, drill.seed, len(drill.goal_checks) + 1)
-        self._drill = drill
-        self._open_lab = open_lab
-        self._stack = stack
-        self._desk = DrillDesk.begin(open_lab(stack), drill)
+    def __init__(self, drill: ReadyDrill, client: Client, stack: ExitStack) -> None:
+        self._steps = {Way(way.id, way.mistake): way for way in (*drill.drill.right, *drill.drill.wrong)}
+        super().__init__(drill.id, drill.seed, len(drill.goal_checks) + 1, [*self._steps])
+        self._client, self._stack = client, stack
+        self._desk = DrillDesk.begin(self._open_lab(), drill)
         self._is_first_way = True
         """No way has been followed on this machine yet."""
-        self._ways = {way.id: way for way in (*drill.drill.right, *drill.drill.wrong)}
 
-    def ways(self) -> list[Way]:
-        return [Way(way.id, way.mistake) for way in self._ways.values()]
+    def _open_lab(self) -> LabSession:
+        return self._stack.enter_context(open_session(self._client, start_arrays=False))
 
     def count_fresh(self) -> int:
         fresh = judge(self._desk)
@@ -54,8 +51,7 @@ class DrillProver(Prover):
 
     def take(self, way: Way) -> WayEnd:
         self._reset()
-        steps = self._ways[way.id]
-        problem = self._carry_out(steps)
+        problem = self._carry_out(self._steps[way])
         try:
             outcome = judge(self._desk)
         except LabError as error:
@@ -74,7 +70,7 @@ class DrillProver(Prover):
             if self._is_first_way:
                 raise
             self._stack.close()
-            session = self._open_lab(self._stack)
+            session = self._open_lab()
             self._desk = DrillDesk(session, DrillCase.require(session.folder))
             self._desk.reset()
         self._is_first_way = False
@@ -106,10 +102,5 @@ def prove(drill: ReadyDrill, target: Target, host: Host) -> Proof:
         if target.is_embedded:
             with lab_folder(own.state, target.lab_name) as disks:
                 disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
-
-        def open_lab(stack: ExitStack) -> LabSession:
-            return stack.enter_context(open_session(Client(target, own), start_arrays=False))
-
         with ExitStack() as stack:
-            prover = DrillProver(drill, open_lab, stack)
-            return prover.prove(prover.ways())
+            return DrillProver(drill, Client(target, own), stack).prove()

@@ -34,7 +34,6 @@ PROOF_SEEDS = ("", "anna")
 WORKERS = 2
 WRONG_BY = 1.5
 """The factor that makes a number wrong; no reading has so large a tolerance."""
-_SOLUTION = Way("solution")
 
 
 class LessonProver(Prover):
@@ -47,16 +46,13 @@ class LessonProver(Prover):
     kind = "lesson"
 
     def __init__(self, lesson: ReadyLesson, session: LabSession) -> None:
-        super().__init__(lesson.id, lesson.seed, lesson.check_count)
+        self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): (each, do) for each, do in lesson.wrong}
+        super().__init__(lesson.id, lesson.seed, lesson.check_count, [Way("solution"), *self._wrong_ways])
         self._lesson = lesson
         self._session = session
         self._done_apart: set[str] = set()
         """Measurements and scenarios that were run. They also count for wrong solutions of later steps."""
         self._began_utc = utc_text(session.host.clock)
-        self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): (each, do) for each, do in lesson.wrong}
-
-    def ways(self) -> list[Way]:
-        return [_SOLUTION, *self._wrong_ways]
 
     def take(self, way: Way) -> WayEnd:
         opened = self._opened()
@@ -187,8 +183,7 @@ class LessonProver(Prover):
 
 def prove_in(lesson: ReadyLesson, session: LabSession) -> Proof:
     """Prove a lesson in an open lab whose disks may be made blank."""
-    prover = LessonProver(lesson, session)
-    return prover.prove(prover.ways())
+    return LessonProver(lesson, session).prove()
 
 
 def side_by_side(

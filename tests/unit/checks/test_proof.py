@@ -12,8 +12,8 @@ RIGHT, WRONG = Way("right"), Way("wrong", "forced")
 class Scripted(Prover):
     kind = "drill"
 
-    def __init__(self, end: WayEnd) -> None:
-        super().__init__("01-trial", "ana", checks=2)
+    def __init__(self, way: Way, end: WayEnd) -> None:
+        super().__init__("01-trial", "ana", 2, [way])
         self._end = end
 
     def count_fresh(self) -> int:
@@ -39,7 +39,7 @@ class Scripted(Prover):
     ],
 )
 def test_a_way_counts_only_if_it_ends_as_it_must(way: Way, end: WayEnd, problem: str) -> None:
-    proof = Scripted(end).prove([way])
+    proof = Scripted(way, end).prove()
     assert (proof.right, proof.wrong) == (int(way is RIGHT and not problem), int(way is WRONG and not problem))
     assert proof.failures == ((f"01-trial ('ana'), {problem}",) if problem else ())
     right = "1 right way" if proof.right else "0 right ways"
