@@ -159,10 +159,6 @@ class Bundle(ResultFiles):
     practice: tuple[str, ...]
     """Paths of lessons and drills in the bundle, for lab.classroom.folder."""
 
-    @property
-    def key_fingerprint(self) -> str:
-        return fingerprint(self.manifest.public_key)
-
     def records(self) -> Iterator[ResultRecord | LabError]:
         """Yield the result for each id in ``ids``, or the error if it cannot be read.
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
+from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, fingerprint, read_bundle, read_practice
 from lab.compare import baseline_ratios, healthy_medians
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
@@ -102,12 +102,13 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
     outcome = _decoded(data, DrillOutcome, source)
     refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
     sizes = (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
+    counts = (outcome.minutes, outcome.hints, outcome.resets, outcome.exam.attempt if outcome.exam else 0)
     is_good = (
         outcome.id == outcome_id
         and is_name(outcome.drill)
         and outcome.verdict in list(DrillVerdict)
         and outcome.is_sound
-        and _is_count(outcome.minutes, outcome.hints, outcome.resets, outcome.exam.attempt if outcome.exam else 0)
+        and all(math.isfinite(count) and 0 <= count <= _MOST_COUNT for count in counts)
         and all(0 <= count < _MOST_BYTES for count in (*sizes, *outcome.blocks.values()))
         and len(outcome.mistakes) <= _MOST_PARTS
         and _are_short(*(mistake.id for mistake in outcome.mistakes))
@@ -163,10 +164,6 @@ def _require(value: Kind, is_good: bool, source: str) -> Kind:
     if is_good:
         return value
     raise ResultError(f"'{source}' has values that raidlab never writes", hint=_ASK)
-
-
-def _is_count(*numbers: float) -> bool:
-    return all(math.isfinite(number) and 0 <= number <= _MOST_COUNT for number in numbers)
 
 
 def _are_short(*words: str) -> bool:
@@ -234,7 +231,6 @@ class DrillTry:
     exam_attempt: int
     """The number of the attempt at an exam, or 0 for practice."""
     exam_over_minutes: float
-    """Minutes beyond the time limit."""
     mistakes: tuple[str, ...]
 
     @property
@@ -347,7 +343,7 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
                 found["lessons"].append((name, *map(_shown, _lesson(work))))
     except LabError as error:
         problems.append(error.message)
-    return bundle.key_fingerprint, visible("; ".join(problems))
+    return fingerprint(bundle.manifest.public_key), visible("; ".join(problems))
 
 
 def _shown(value: object) -> object:
@@ -421,17 +417,6 @@ def _add(database: DuckDBPyConnection, rows: Rows) -> None:
                 database.unregister("batch")
 
 
-def duckdb_module() -> Any:
-    """Import the module duckdb. Raises RequirementMissing if it is not installed."""
-    try:
-        import duckdb
-    except ImportError:
-        raise RequirementMissing(
-            "'raidlab class' needs duckdb", hint="install it with: pip install 'raidlab[classroom]'"
-        ) from None
-    return duckdb
-
-
 @contextmanager
 def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]:
     """Hold the lock of ``place``, shared or exclusive. If it is not free, ``on_wait`` is called. Raises OSError."""
@@ -468,12 +453,16 @@ def open_class(
     Raises RequirementMissing if duckdb is missing, and ResultError if ``folder`` does not exist or if the cache cannot
     be written.
     """
-    duckdb = duckdb_module()
+    try:
+        import duckdb
+    except ImportError:
+        hint = "install it with: pip install 'raidlab[classroom]'"
+        raise RequirementMissing("'raidlab class' needs duckdb", hint=hint) from None
     if not folder.is_dir():
         raise ResultError(f"there is no folder '{folder}'", hint="give the folder that contains the bundles")
     place = cache / sha256(f"{CHECKS} {visible(str(folder.resolve()))}".encode()).hexdigest()[:16]
     # Each process needs its own folder, because DuckDB uses the same file names in every process.
-    settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
+    settings: dict[str, Any] = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
     try:
         make_own_folder(place, "the folder for a class")
         with ExitStack() as stack:

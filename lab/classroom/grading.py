@@ -31,7 +31,6 @@ from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB
 
 BUILT_IN = "standard"
-_BUILT_IN_FILE = Path(__file__).with_name("scale.toml")
 Points = Annotated[float, msgspec.Meta(ge=0, le=10_000)]
 Way = Literal["best", "first", "exam"]
 
@@ -106,8 +105,7 @@ class Worth:
 
 def read_scale(name: str) -> Scale:
     """Read the built-in scale, or a scale from a file. Raises SpecError if keys, verdicts or points are invalid."""
-    path = _BUILT_IN_FILE if name == BUILT_IN else Path(name)
-    scale = read_toml(path, Scale)
+    scale = read_toml(Path(__file__).with_name("scale.toml") if name == BUILT_IN else Path(name), Scale)
     for verdict in scale.drill.verdict:
         if verdict not in list(DrillVerdict):
             raise unknown_word("verdict", verdict, [each.value for each in DrillVerdict])
@@ -231,7 +229,7 @@ class Assignment:
 
     owners: Mapping[str, Student]
     """The student who owns each file."""
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...]
     """Messages about bundles that match no student or several students, and about keys that differ from those on the
     roster.
     """
@@ -331,7 +329,7 @@ def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
     for file, key in keys.items():
         of_key = by_key.get(key, set())
         if file not in owners and len(of_key) == 1:
-            owners[file] = next(iter(of_key))
+            (owners[file],) = of_key
             several.pop(file, None)
     return Assignment(owners, tuple(_problems(keys, owners, several, by_key)))
 
@@ -442,14 +440,12 @@ def key_of_files(found: ClassView) -> dict[str, str]:
 
 def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None) -> list[Line]:
     """Return a line for each student, in the order of the roster, and then one for each bundle that is not assigned."""
-    keys = key_of_files(found)
+    keys, owners = key_of_files(found), assignment.owners if assignment else {}
     lines = {student: Line(student) for student in students}
-    others: dict[str, Line] = {}
-    by_file: dict[str, Line] = {}
+    others = {file: Line(None) for file in keys if file not in owners}
+    by_file = others | {file: lines[student] for file, student in owners.items()}
     for file, key in keys.items():
-        student = assignment.owners.get(file) if assignment else None
-        line = lines[student] if student else others.setdefault(file, Line(None))
-        by_file[file] = line
+        line = by_file[file]
         line.files.append(file)
         if key and key not in line.keys:
             line.keys.append(key)
@@ -548,28 +544,23 @@ class _Notes:
     """Notes, by file, about content that several bundles have in common."""
 
     def __init__(self, found: ClassView) -> None:
-        self._notes: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
-        for copy in found.practice.copies:
-            self._add(copy.files, f"{copy.what} as in", ", altered" if copy.is_altered else "")
-        for copy in found.copies:
-            self._add(copy.files, f"a measurement ({copy.what}) as in", ", altered" if copy.is_altered else "")
-        for names in found.keys.values():
-            if len(names) > 1:
-                self._add(names, "the key of")
-
-    def _add(self, files: Sequence[str], text: str, after: str = "") -> None:
-        for file in files:
-            self._notes.setdefault(file, []).append((text, tuple(files), after))
+        common = [(copy.files, f"{copy.what} as in", copy.is_altered) for copy in found.practice.copies]
+        common += [(copy.files, f"a measurement ({copy.what}) as in", copy.is_altered) for copy in found.copies]
+        common += [(names, "the key of", False) for names in found.keys.values() if len(names) > 1]
+        self._notes: dict[str, list[tuple[tuple[str, ...], str, bool]]] = {}
+        for note in common:
+            for file in note[0]:
+                self._notes.setdefault(file, []).append(note)
 
     def of(self, line: Line) -> Iterator[str]:
         """Yield the notes about one line. Content that only a student's own bundles have in common is not noted."""
         for file in line.files:
-            for text, files, after in self._notes.get(file, ()):
+            for files, text, is_altered in self._notes.get(file, ()):
                 if line.student and set(files) <= set(line.files):
                     continue
                 # List at most ``MOST_NAMES`` names, because a key may have signed thousands of files.
                 others = listed([name for name in files[: MOST_NAMES + 1] if name != file], len(files) - 1)
-                yield f"{text} {others}{after}"
+                yield f"{text} {others}{', altered' if is_altered else ''}"
 
 
 def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:

@@ -18,6 +18,7 @@ the new folder has a different signing key, and ``raidlab class`` reports this.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -103,33 +104,6 @@ def _before(host: Host, drill: str) -> list[_Begun]:
     return [each for each in _attempts(host).read() if each.drill == drill]
 
 
-def minutes_left(terms: ExamTerms, began_utc: str, now_utc: str) -> float:
-    """Return how many minutes are left by this computer's clock. The number is negative once the time is up."""
-    passed = datetime.fromisoformat(now_utc) - datetime.fromisoformat(began_utc)
-    return terms.minutes - passed.total_seconds() / 60
-
-
-def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
-    """Raises DrillError if this is an exam and its time is up; ``terms`` is None for practice."""
-    if terms is not None and minutes_left(terms, began_utc, now_utc) < 0:
-        raise DrillError("the time for this exam is up", hint="end it with 'raidlab drill debrief --as-it-is'")
-
-
-def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:
-    """Return the terms of an exam with its overrun, as its outcome records them, or None for practice."""
-    if terms is None:
-        return None
-    over = max(0.0, -minutes_left(terms, began_utc, now_utc))
-    return ExamEnd(**msgspec.structs.asdict(terms), over_minutes=round(over, 2))
-
-
-def exam_words(terms: ExamTerms, began_utc: str, now_utc: str) -> str:
-    """Return the state of an exam as text, such as ``attempt 1, 12 of 45 minutes left``."""
-    left = minutes_left(terms, began_utc, now_utc)
-    time = f"{left:.0f} of {terms.minutes:g} minutes left" if left >= 0 else "the time is up: 'debrief' ends it"
-    return f"attempt {terms.attempt}, {time}"
-
-
 def ended_words(exam: ExamEnd) -> str:
     """Describe an ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes late``."""
     parts = [f"exam of {counted(round(exam.minutes), 'minute')}, attempt {exam.attempt}"]
@@ -177,6 +151,34 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     committed_seconds: float = 0.0
     exam: ExamTerms | None = None
     """None for practice."""
+
+    def minutes_left(self, now_utc: str) -> float:
+        """Return how many minutes are left by this computer's clock. The number is negative once the time is up.
+
+        The time for practice is infinite.
+        """
+        if self.exam is None:
+            return math.inf
+        passed = datetime.fromisoformat(now_utc) - datetime.fromisoformat(self.began_utc)
+        return self.exam.minutes - passed.total_seconds() / 60
+
+    def require_time(self, now_utc: str) -> None:
+        """Raises DrillError if this is an exam and its time is up."""
+        if self.minutes_left(now_utc) < 0:
+            raise DrillError("the time for this exam is up", hint="end it with 'raidlab drill debrief --as-it-is'")
+
+    def exam_end(self, now_utc: str) -> ExamEnd | None:
+        """Return the terms of an exam with its overrun, as its outcome records them, or None for practice."""
+        over = round(max(0.0, -self.minutes_left(now_utc)), 2)
+        return ExamEnd(**msgspec.structs.asdict(self.exam), over_minutes=over) if self.exam else None
+
+    def exam_words(self, now_utc: str) -> str:
+        """Return the state of an exam as text, such as ``attempt 1, 12 of 45 minutes left``; empty for practice."""
+        if self.exam is None:
+            return ""
+        left = self.minutes_left(now_utc)
+        time = f"{left:.0f} of {self.exam.minutes:g} minutes left" if left >= 0 else "the time is up: 'debrief' ends it"
+        return f"attempt {self.exam.attempt}, {time}"
 
 
 class DrillCommand(msgspec.Struct, frozen=True):

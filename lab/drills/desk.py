@@ -33,7 +33,7 @@ from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.drills import disks_program
-from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_no_exam, require_time, stored_name
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_no_exam, stored_name
 from lab.drills.disks_program import PAGE_BYTES
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
 from lab.errors import CommandFailed, DrillError, LabError, SpecError
@@ -626,9 +626,6 @@ class DrillDesk:
     def now_utc(self) -> str:
         return utc_text(self.session.host.clock)
 
-    def _require_time(self) -> None:
-        require_time(self.case.record.exam, self.case.record.began_utc, self.now_utc)
-
     def note_command(self, line: str) -> None:
         if not self.is_over:
             self.case.add_command(line, self.minutes * 60)
@@ -640,7 +637,7 @@ class DrillDesk:
         """
         with self.lock:
             self.update(is_last=True)
-            self._require_time()
+            self.case.record.require_time(self.now_utc)
             if not self.case.is_committed:
                 touched = max(self.case.record.touched_bytes, self.beyond_own(self.changed()))
                 self.case.change(
@@ -659,7 +656,7 @@ class DrillDesk:
         """
         with self.lock:
             self.update(is_last=True)
-            self._require_time()
+            self.case.record.require_time(self.now_utc)
             release(self.session, self.disks)
             images_of(self.session, self.case.images, self.disks, "put_back")
             resets = self.case.record.resets + 1

@@ -25,9 +25,7 @@ from lab.drills.case import (
     DrillCase,
     DrillOutcome,
     DrillStore,
-    ended,
     ended_words,
-    exam_words,
 )
 from lab.drills.desk import PLACE, DiskTruth, DrillDesk, percent_of, run_lines
 from lab.drills.schema import EndedMistake, ReadyDrill, file_digest, find_drill, read_drill, ready
@@ -224,7 +222,7 @@ def _outcome(desk: DrillDesk, end: DrillEnd, saved: _Saved, truth: DiskTruth | N
         minutes=round(desk.minutes, 2),
         hints=record.hints,
         resets=record.resets,
-        exam=ended(record.exam, record.began_utc, now_utc),
+        exam=record.exam_end(now_utc),
         commands=desk.case.commands(),
         mistakes=() if verdict is DrillVerdict.SAVED else recognised(desk.case.drill, end),
         missing=saved.missing,
@@ -449,7 +447,7 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
     ``minutes`` is how long the lab was open during the drill.
     """
     record = case.record
-    exam = {"exam": exam_words(record.exam, record.began_utc, now_utc)} if record.exam else {}
+    exam = {"exam": record.exam_words(now_utc)} if record.exam else {}
     committed = f"after {record.committed_seconds / 60:.0f} min" if case.is_committed else "not yet"
     return exam | {
         "time": f"{minutes:.0f} min (meant for {case.drill.drill.minutes} min)",

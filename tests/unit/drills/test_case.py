@@ -27,13 +27,9 @@ from lab.drills.case import (
     DrillStore,
     ExamTerms,
     begin_exam,
-    ended,
     ended_words,
-    exam_words,
     forget_drill,
-    minutes_left,
     require_no_exam,
-    require_time,
     stored_name,
 )
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
@@ -56,10 +52,13 @@ from tests.unit.drills.outcomes import put_outcome
 from tests.unit.fakes import FakeMachine
 from tests.unit.session.looks import session_on
 
+BEGAN = "2026-12-18T09:00:00Z"
+TERMS = ExamTerms(minutes=45, first_utc=BEGAN)
+
 
 def opened(lab_folder: Path, exam: ExamTerms | None = None) -> DrillCase:
     path = find_drill("1")
-    record = CaseRecord(drill=path.stem, target="uml:", began_utc="", file_system_uuid="x", blocks=10, exam=exam)
+    record = CaseRecord(drill=path.stem, target="uml:", began_utc=BEGAN, file_system_uuid="x", blocks=10, exam=exam)
     (lab_folder / "drill").mkdir(parents=True, exist_ok=True)
     case = DrillCase(lab_folder / "drill", record, ready(read_drill(path), path))
     case.change()
@@ -101,10 +100,6 @@ def test_an_invalid_seed_is_refused_at_the_start(seed: str) -> None:
     path = find_drill("1")
     with pytest.raises(SpecError, match="is not a valid seed"):
         ready(read_drill(path), path, seed)
-
-
-BEGAN = "2026-12-18T09:00:00Z"
-TERMS = ExamTerms(minutes=45, first_utc=BEGAN)
 
 
 def at(minutes: float) -> str:
@@ -166,30 +161,21 @@ def test_a_time_limit_has_bounds(host: Host, minutes: float) -> None:
     assert not (host.state.root / "drills" / "exams.jsonl").exists()
 
 
-def test_time_goes_by_the_clock() -> None:
-    assert minutes_left(TERMS, BEGAN, at(30)) == 15
-    require_time(TERMS, BEGAN, at(45))
-    require_time(None, BEGAN, at(1000))
+def test_time_goes_by_the_clock(tmp_path: Path) -> None:
+    exam, practice = (opened(tmp_path / str(terms), terms).record for terms in (TERMS, None))
+    exam.require_time(at(45))
+    practice.require_time(at(1000))
     with pytest.raises(DrillError, match="time for this exam is up") as caught:
-        require_time(TERMS, BEGAN, at(46))
+        exam.require_time(at(46))
     assert "debrief" in caught.value.hint
-    assert exam_words(TERMS, BEGAN, at(30)) == "attempt 1, 15 of 45 minutes left"
-    assert "time is up" in exam_words(TERMS, BEGAN, at(50))
+    assert exam.exam_words(at(30)) == "attempt 1, 15 of 45 minutes left"
+    assert "time is up" in exam.exam_words(at(50))
     for minutes, over, words in ((44, 0, ""), (48, 3, ", ended 3.0 minutes late")):
-        end = ended(TERMS, BEGAN, at(minutes))
+        end = exam.exam_end(at(minutes))
         assert end is not None
         assert end.over_minutes == over
         assert ended_words(end) == f"exam of 45 minutes, attempt 1{words}"
-    assert ended(None, BEGAN, at(48)) is None
-
-
-def test_an_exam_has_no_hints(tmp_path: Path) -> None:
-    opened(tmp_path, TERMS)
-    case = read_again(tmp_path)
-    assert case.record.exam == TERMS
-    with pytest.raises(DrillError, match="no hints"):
-        case.hint()
-    assert case.record.hints == 0
+    assert practice.exam_end(at(48)) is None
 
 
 @pytest.mark.parametrize(
