@@ -158,22 +158,20 @@ ERRORS = [
     ),
     ('level = { one_of = ["raid1", "raid5"] }', "level = { one_of = [] }", "seed.level has 0 of the keys"),
     ("raid5 = 3 }", "raid6 = 3 }", "seed.members has no value for level = raid5"),
+    (
+        'of = { array = "drive" }',
+        'of = { array = "drvie" }',
+        "measurement speed has no array 'drvie': did you mean 'drive'?",
+    ),
+    (
+        'workload = "reads" } }',
+        'workload = "rads" } }',
+        "measurement speed has no workload 'rads': did you mean 'reads'?",
+    ),
+    ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
+    ('model = "hdd-7200"', 'model = "hdd-720"', "'hdd-720'"),
+    ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use lowercase letters"),
 ]
-
-
-@pytest.mark.parametrize(("old", "new", "message"), ERRORS, ids=[each[2] for each in ERRORS])
-def test_a_mistake_in_a_lesson_is_named_with_its_remedy(tmp_path: Path, old: str, new: str, message: str) -> None:
-    assert old in LESSON
-    problems = lesson_problems(read_lesson(write(tmp_path, LESSON.replace(old, new, 1))))
-    assert any(message in problem for problem in problems), problems
-    assert all(problem.startswith("01-first.toml: ") for problem in problems)
-
-
-def test_a_lesson_without_a_wrong_solution_is_refused(tmp_path: Path) -> None:
-    text = "wrong = []\n" + LESSON.partition("[[wrong]]")[0]
-    assert "write a [[wrong]]" in "".join(lesson_problems(read_lesson(write(tmp_path, text))))
-
-
 EXPERIMENT = '''
 [measure]
 speed = """
@@ -201,32 +199,23 @@ RATIO = '{ that = "ratio", measure = "speed", of = { array = "drive" }, to = { a
 MEASURED = LESSON.replace("[[steps]]\n", EXPERIMENT, 1).replace('{ that = "scrub.found" }', RATIO)
 
 
+@pytest.mark.parametrize(("old", "new", "message"), ERRORS, ids=[each[2] for each in ERRORS])
+def test_a_mistake_in_a_lesson_is_named_with_its_remedy(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = LESSON if old in LESSON else MEASURED
+    assert old in text
+    problems = lesson_problems(read_lesson(write(tmp_path, text.replace(old, new, 1))))
+    assert any(message in problem for problem in problems), problems
+    assert all(problem.startswith("01-first.toml: ") for problem in problems)
+
+
+def test_a_lesson_without_a_wrong_solution_is_refused(tmp_path: Path) -> None:
+    text = "wrong = []\n" + LESSON.partition("[[wrong]]")[0]
+    assert "write a [[wrong]]" in "".join(lesson_problems(read_lesson(write(tmp_path, text))))
+
+
 @pytest.mark.parametrize("text", [LESSON, MEASURED])
 def test_the_samples_are_sound(tmp_path: Path, text: str) -> None:
     assert lesson_problems(read_lesson(write(tmp_path, text, sv=TRANSLATION))) == ()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            'of = { array = "drive" }',
-            'of = { array = "drvie" }',
-            "measurement speed has no array 'drvie': did you mean 'drive'?",
-        ),
-        (
-            'workload = "reads" } }',
-            'workload = "rads" } }',
-            "measurement speed has no workload 'rads': did you mean 'reads'?",
-        ),
-        ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
-        ('model = "hdd-7200"', 'model = "hdd-720"', "'hdd-720'"),
-        ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use lowercase letters"),
-    ],
-)
-def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
-    problems = "".join(lesson_problems(read_lesson(write(tmp_path, MEASURED.replace(old, new, 1)))))
-    assert message in problems
 
 
 TRANSLATION_ERRORS = [
