@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from enum import StrEnum
 from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Literal
@@ -940,23 +941,18 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
         return found.judgements.get(self.judgement, 0) if found else None
 
 
-def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
-    """Return the newest outcome of each scenario since ``began_utc``, by scenario number.
-
-    ``began_utc`` is rounded down to a whole second, because runs store only whole seconds.
-    """
+def played_since(host: Host, began: datetime) -> Mapping[str, PlayedFault]:
+    """Return the newest outcome of each scenario since ``began``, by scenario number."""
     found: dict[str, PlayedFault] = {}
-    began = moment(began_utc).replace(microsecond=0)
     for run in takewhile(lambda run: moment(run.created_utc) >= began, stored_runs(host)):
         for outcome in load_run(host, run.id).outcomes:
             found.setdefault(str(outcome.number), PlayedFault(run.seed, outcome))
     return found
 
 
-def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
-    """Return the newest crash points of each configuration since ``began_utc``, rounded down to a whole second."""
+def points_since(host: Host, began: datetime) -> Mapping[str, StoredPoints]:
+    """Return the newest crash points of each configuration since ``began``."""
     found: dict[str, StoredPoints] = {}
-    began = moment(began_utc).replace(microsecond=0)
     for points in takewhile(lambda points: moment(points.created_utc) >= began, stored_points(host)):
         found.setdefault(points.configuration, points)
     return found

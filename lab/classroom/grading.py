@@ -259,11 +259,8 @@ def read_roster(path: Path) -> tuple[Student, ...]:
 def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
     """Return the index of each field's column. Raises SpecError if names or ids are missing."""
     places = {word.casefold(): place for place, word in reversed(list(enumerate(heading)))}
-    found: dict[str, int] = {}
-    for name, words in _HEADINGS.items():
-        known = [word for word in words if word in places]
-        if known:
-            found[name] = places[known[0]]
+    known = {name: [places[word] for word in words if word in places] for name, words in _HEADINGS.items()}
+    found = {name: columns[0] for name, columns in known.items() if columns}
     # If Canvas's export does not contain the school's ids, Canvas's own number serves as both.
     if found.get("canvas_id") == found.get("id") and "student" not in places:
         found.pop("canvas_id", None)

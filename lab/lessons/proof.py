@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -134,9 +135,7 @@ class LessonProver(Prover):
         return self._evaluate(opened)
 
     def _take_wrong(self, opened: LessonSession, wrong: Wrong, do: Sequence[Action]) -> WayEnd:
-        for step in self._lesson.steps:
-            if step.id == wrong.step:
-                break
+        for step in takewhile(lambda each: each.id != wrong.step, self._lesson.steps):
             self._do_step(opened, step, is_first_time=False)
         step = self._lesson.step(wrong.step)
         if opened.step is not step:

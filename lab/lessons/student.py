@@ -381,13 +381,12 @@ class LessonSession:
 
     def find_results(self) -> None:
         """Find what was run since the lesson began: complete measurements with its seed, scenarios, crash points."""
+        # Results and runs have times in whole seconds.
+        began = moment(self.progress.began_utc).replace(microsecond=0)
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
-            self._played = played_since(self._host, self.progress.began_utc)
-            self._points = points_since(self._host, self.progress.began_utc)
+            self._played, self._points = played_since(self._host, began), points_since(self._host, began)
         for name, (_, text) in self.lesson.measures.items():
             word = experiment_id(self.lesson.id, name)
-            # Results have times in whole seconds.
-            began = moment(self.progress.began_utc).replace(microsecond=0)
             # An id consists of the time, the experiment, and possibly a number: see new_id in lab/results/store.py.
             for result_id in (each for each in self._results.ids() if word in each):
                 if name in self._found and self._found[name].id == result_id:

@@ -15,6 +15,8 @@ import json
 import os
 import struct
 
+from lab.machine.direct_io_program import opened
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,17 +50,12 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     """Run the program with these arguments (see the module's docstring). Raises OSError with the file's name."""
     (path,) = arguments
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        raise OSError(f"{path}: {error.strerror}") from error
-    try:
-        found = os.fstat(fd)
-        extents = list(extents_of(fd, is_stopped))
+        with opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+            found = os.fstat(fd)
+            extents = list(extents_of(fd, is_stopped))
     except OSError as error:
         unknown = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
         why = "its file system does not report where files lie (FIEMAP)" if unknown else error.strerror
         raise OSError(f"{path}: {why}") from error
-    finally:
-        os.close(fd)
     number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
     return json.dumps({"device": number, "bytes": found.st_size, "extents": extents})
