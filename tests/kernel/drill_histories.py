@@ -1,4 +1,4 @@
-"""Drills that are ended after many histories, as the command line, the app and the text mode do it.
+"""Drills that are ended after many histories, as the command line and the app do it, and a user of the text mode.
 
 On the command line the work has a machine of its own, and so has the debriefing; in the app both have one. The text
 mode is a process in a terminal, into which every line is typed.
@@ -6,11 +6,9 @@ mode is a process in a terminal, into which every line is typed.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +16,8 @@ from types import TracebackType
 
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab import lab_folder
-from lab.drills.case import DrillOutcome, DrillStore
-from lab.drills.desk import SETTLE, DrillDesk, environment, open_desk, run_lines
+from lab.drills.case import DrillOutcome
+from lab.drills.desk import DrillDesk, environment, open_desk, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
 from lab.drills.schema import DrillStep, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
@@ -43,13 +41,8 @@ mdadm --grow /dev/md77 --raid-devices=9
 LOOKED = "mdadm --stop --scan; mdadm --examine $disk01 $disk02; cat /proc/mdstat"
 HARMLESS = frozenset({NOTHING_RUNS, "on-overlays"})
 """What may be said of somebody who has done nothing wrong."""
-_NOTHING_HAS_THEM = "problem: no running array has the drill's files"
 _SAVED = frozenset({DrillVerdict.SAVED})
 _NOT_DONE = frozenset({DrillVerdict.STOPPED, DrillVerdict.UNFINISHED})
-
-
-_LONGEST_LINE = 4095
-"""Of a line with its newline that a terminal takes: termios(3), canonical mode."""
 _PATIENCE_SECONDS, _LEAVING_SECONDS = 180.0, 60.0
 _STILL_RUNS = "not run: the previous command is still running"
 
@@ -72,10 +65,7 @@ class TextUser(Window):
             super().__exit__(kind, error, at)
 
     def enter(self, line: str) -> None:
-        data = f"{line}\n".encode()
-        assert len(data) <= _LONGEST_LINE, f"no terminal takes such a line: {line}"
-        assert "\n" not in line, line
-        self.type(data)
+        self.type(f"{line}\n".encode())
 
     def hear(self, *words: str) -> str:
         """Wait for one of these words in the output after those of the last call; returns it."""
@@ -168,7 +158,7 @@ def play_all(drill: ReadyDrill) -> Iterator[Ended]:
     """Make the drill once, and end it after each history, without closing it."""
     target = kernel_target()
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
-        own = _own_lab(Path(folder))
+        own = own_lab(Path(folder))
         with open_session(Client(target, own), start_arrays=False) as session:
             DrillDesk.begin(session, drill)
         for history in histories(drill):
@@ -184,26 +174,7 @@ def play_all(drill: ReadyDrill) -> Iterator[Ended]:
                         yield _ended(history, place, judge(_open(session)))
 
 
-def play_typed(drill: ReadyDrill, only: Collection[str]) -> Iterator[Ended]:
-    """Make the drill once in the text mode, and end it there after each of these histories."""
-    with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
-        begun = Path(folder, "begun")
-        own = _own_lab(begun)
-        with TextUser(own.state.root) as user:
-            user.hear("is running.")
-            user.enter(f"drill start {drill.path} --seed {drill.seed}")
-            user.hear("drill help lists all commands.")
-        for history in histories(drill):
-            if history.id not in only:
-                continue
-            # An ended drill is over: each history has a copy of what was made.
-            state = Path(folder, "state")
-            subprocess.run(("cp", "-a", "--sparse=always", str(begun), str(state)), check=True)
-            yield _typed(drill, history, host_at(state))
-            shutil.rmtree(state)
-
-
-def _own_lab(root: Path) -> Host:
+def own_lab(root: Path) -> Host:
     """A lab with small disks, which are read as a whole."""
     own = host_at(root)
     with lab_folder(own.state, kernel_target().lab_name) as disks:
@@ -211,50 +182,12 @@ def _own_lab(root: Path) -> Host:
     return own
 
 
-def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
-    """Type this history and ``debrief``."""
-    with TextUser(host.state.root) as user:
-        user.hear("continues.")
-        user.run(_names(drill))
-        for line in typed_lines(SETTLE):
-            user.run(line)
-        for step in history.steps:
-            if step.commit:
-                user.enter("commit")
-                user.hear("committed; ")
-            else:
-                for line in typed_lines(step.run):
-                    user.run(line)
-        user.enter("debrief")
-        if user.hear("The drill has ended: ", _NOTHING_HAS_THEM) == _NOTHING_HAS_THEM:
-            user.enter("debrief --as-it-is")
-            user.hear("The drill has ended: ")
-        outcome = DrillStore(host).newest()
-        user.hear(f"{outcome.verdict}, {outcome.saved_percent:g} % of the data.")
-    return _ended(history, "text mode", outcome)
-
-
-def _names(drill: ReadyDrill) -> str:
+def names_line(drill: ReadyDrill) -> str:
     """A line that sets shell variables for the disks and the values of the seed."""
     disks = {name: f"${name}" for name in drill.disk_names}
     found = environment(disks, drill)
     values = "; ".join(f'{name}="{value}"' for name, value in found.items() if name not in disks)
     return f'for at in /dev/lab/*; do declare -g "${{at##*/}}=$(readlink -f "$at")"; done; {values}'
-
-
-def typed_lines(script: str) -> Iterator[str]:
-    """The script as lines that can be typed one by one; a command of several lines becomes one line."""
-    command = ""
-    for line in script.strip().splitlines():
-        if not command and (not line or line.startswith("#")):
-            continue
-        command = f"{command}\n{line}" if command else line
-        if subprocess.run(("bash", "-n", "-c", command), stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            quoted = command.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-            yield f"eval $'{quoted}'" if "\n" in command else command
-            command = ""
-    if command:
-        raise ValueError(f"no end: {command}")
 
 
 def _open(session: LabSession) -> DrillDesk:

@@ -1,6 +1,6 @@
 """Drills are true on real arrays: right ways save, wrong ones are known by name, and every verdict is fair.
 
-On the command line, in the app and its text mode, for two students; and the example of docs/drills.md.
+On the command line, in the app and in text mode, for several students; and the example of docs/drills.md.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import pytest
 
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
+from lab.drills.case import DrillStore
 from lab.drills.proof import prove
-from lab.drills.schema import catalogue, find_drill, read_drill, ready
+from lab.drills.schema import catalogue, read_drill, ready
 from lab.errors import ExitCode
 from lab.lessons.proof import PROOF_SEEDS
 from lab.machine import Host, parse_target
-from tests.kernel.drill_histories import SEED, histories, play_all, play_typed
+from tests.kernel.drill_histories import SEED, TextUser, names_line, own_lab, play_all
 from tests.kernel.place import kernel_target, real_time_target
+from tests.kernel.test_drills import DRILL, RIGHT
 from tests.unit.drills.test_drill_files import example
 
 # Longer than the limit of one step's lines, so that a step that hangs is named.
@@ -35,24 +37,29 @@ def test_a_drill_is_proved(name: str, path: Path, seed: str, target: str) -> Non
     assert (proof.right, proof.wrong) == (len(drill.right), len(drill.wrong)), name
 
 
-TYPED = ("1", "5", "10")
-"""With few lines, with names of arrays, and with the longest lines; the other drills differ in what is typed alone."""
-
-
 @pytest.mark.parametrize("path", catalogue().values(), ids=catalogue())
 def test_every_verdict_is_fair(path: Path) -> None:
     problems = [problem for ended in play_all(ready(read_drill(path), path, SEED)) for problem in ended.problems]
     assert problems == []
 
 
-@pytest.mark.parametrize("number", TYPED)
-def test_the_text_mode_gives_the_same_outcome_for_typed_lines(number: str) -> None:
-    path = find_drill(number)
-    drill = ready(read_drill(path), path, SEED)
-    right, unfinished = f"right: {drill.drill.right[0].id}", "half: tried and committed"
-    typed = {ended.history.id: ended for ended in play_typed(drill, (right, unfinished))}
-    assert set(typed) == {right, unfinished} <= {each.id for each in histories(drill)}
-    assert [problem for ended in typed.values() for problem in ended.problems] == []
+def test_lines_that_are_typed_in_the_text_mode_save_the_data_too(tmp_path: Path) -> None:
+    host = own_lab(tmp_path)
+    with TextUser(host.state.root) as user:
+        user.hear("is running.")
+        user.enter(f"drill start 1 --seed {DRILL.seed}")
+        user.hear("drill help lists all commands.")
+        user.enter("debrief")
+        user.hear("problem: no running array has the drill's files")
+        user.enter("commit")
+        user.hear("committed; nothing had been written")
+        for line in (names_line(DRILL), *RIGHT.strip().splitlines()):
+            user.run(line)
+        user.enter("debrief")
+        user.hear("The drill has ended: saved, 100 % of the data.")
+    (outcome,) = DrillStore(host).all()
+    assert outcome.mistakes == ()
+    assert outcome.commands[-1].line.startswith(RIGHT.strip().splitlines()[-1])
 
 
 def test_the_example_of_the_page_is_true(tmp_path: Path) -> None:
