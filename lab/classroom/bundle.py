@@ -173,11 +173,6 @@ class Bundle(ResultFiles):
                     yield error
 
 
-def signer_of(store: ResultStore) -> Ed25519PrivateKey:
-    """Return the key beside the store's folder, and create the key on first use. Raises ResultError."""
-    return load_signer(store.root.parent / KEY_NAME)
-
-
 def export_results(
     store: ResultStore, names: Sequence[str], file: Path, practice: Mapping[str, bytes] = MappingProxyType({})
 ) -> tuple[str, ...]:
@@ -199,7 +194,7 @@ def export_results(
         )
     results = {result_id: dict(files_of(store, store.load(result_id))) for result_id in ids}
     with store.runs.changing():
-        signer = signer_of(store)
+        signer = load_signer(store.root.parent / KEY_NAME)
     write_file(file, write_bundle(results, signer, practice))
     return ids
 

@@ -43,10 +43,9 @@ from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress
 from lab.lessons.student import LessonStore
 from lab.machine import Host
-from lab.results.record import CellRecord, ResultRecord, decode_visible, refuse_newer
+from lab.results.record import ResultRecord, decode_visible, refuse_newer
 from lab.results.store import ResultFiles
 from lab.units import MIB
-from lab.workloads.fio_output import DirectionFigures
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -184,20 +183,14 @@ def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
         return
     # Select cells by a hash of their names, so that a copy with changed figures has fingerprints of the same cells.
     cells = sorted(record.cells, key=lambda cell: _digest("cell", [record.experiment, cell.key]))
-    telling = (cell for cell in cells if sum(each.total_ios for each in _sections(cell)) >= _FEWEST_IOS)
-    for cell in islice(telling, _CELLS):
-        figures = [
-            [each.iops, each.total_ios, each.mean_seconds, each.max_seconds, each.p99_seconds]
-            for each in _sections(cell)
-        ]
+    sections = [(cell, cell.figures.sections.values()) for cell in cells]
+    telling = (each for each in sections if sum(section.total_ios for section in each[1]) >= _FEWEST_IOS)
+    for cell, found in islice(telling, _CELLS):
+        figures = [[each.iops, each.total_ios, each.mean_seconds, each.max_seconds, each.p99_seconds] for each in found]
         yield _digest("figures", [cell.key, figures])
     for cell in islice((cell for cell in cells if cell.raw_file), _DOCUMENTS):
         with suppress(LabError, msgspec.MsgspecError, UnicodeError, RecursionError):
             yield _digest("document", msgspec.json.decode(files.document(record.id, cell.raw_file)))
-
-
-def _sections(cell: CellRecord) -> list[DirectionFigures]:
-    return [section for section in (cell.figures.reads, cell.figures.writes) if section is not None]
 
 
 def _digest(what: str, value: Any) -> str:
@@ -225,7 +218,6 @@ class DrillTry:
     saved_percent: float
     minutes: float
     touched_bytes: int
-    """Number of bytes written to the disks themselves before the commit."""
     hints: int
     resets: int
     exam_attempt: int
@@ -430,10 +422,7 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
 
 
 MOST_PROCESSES = 4
-"""Many bundles are read by one process per processor, but at most by this number.
-
-With 50 MiB each, the total remains far below 1 GiB.
-"""
+"""Maximum number of processes that read bundles. With 50 MiB each, the total remains far below 1 GiB."""
 _FEW, _FEW_BYTES = 64, 16 * MIB
 """One process reads up to this number of bundles, of up to this total size, faster than several processes can start."""
 _AT_ONCE = 10

@@ -26,6 +26,7 @@ from lab.errors import SpecError
 from lab.gates.files import read_text
 from lab.gates.text import visible
 from lab.lessons.course import built_in_course
+from lab.results.rows import grouped
 from lab.tables import as_csv
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB
@@ -319,10 +320,8 @@ def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
             owners[file] = fitting[0]
         elif fitting:
             several[file] = tuple(fitting)
-    by_key: dict[str, set[Student]] = {}
-    for file, student in owners.items():
-        if keys[file]:
-            by_key.setdefault(keys[file], set()).add(student)
+    signed = grouped(owners, lambda file: keys[file])
+    by_key = {key: {owners[file] for file in files} for key, files in signed.items() if key}
     for file, key in keys.items():
         of_key = by_key.get(key, set())
         if file not in owners and len(of_key) == 1:

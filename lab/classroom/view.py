@@ -75,9 +75,7 @@ class TryStatistics:
     """Statistics of one attempt per student at one drill."""
 
     saved: Share
-    """Attempts with the verdict 'saved', in which nothing was written before the commit and the array is as
-    required.
-    """
+    """Attempts with the verdict 'saved'."""
     have_data: Share
     """Attempts after which all recoverable data exist, even if the data were at risk."""
     saved_percent: float
@@ -138,7 +136,7 @@ class SharedSeed:
 
     what: str
     seed: str
-    """The seed. It is empty if no seed was used, in which case everybody has the same answers."""
+    """Empty if no seed was used, in which case everybody has the same answers."""
     files: tuple[str, ...]
 
 

@@ -187,7 +187,8 @@ def _are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
 
 def _paths(session: LabSession, disks: Sequence[LabDisk]) -> list[str]:
     """Return the paths of the disks' files on this computer, or of their devices on the machine."""
-    return [disk.backing if _are_own_files(session, disks) else disk.node for disk in disks]
+    is_own = _are_own_files(session, disks)
+    return [disk.backing if is_own else disk.node for disk in disks]
 
 
 _FILE = "truth.json"

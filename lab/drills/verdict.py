@@ -133,7 +133,6 @@ class _Saved:
     percent: float
     missing: tuple[str, ...]
     is_on_overlays: bool = False
-    """Some members do not survive a restart of the machine."""
 
 
 def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> DrillOutcome:

@@ -359,7 +359,6 @@ class ReadyStep:
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
     secret: tuple[str, ...]
-    """Names of checks whose requirements are hidden until the checks hold."""
     read: Reading | None
     hints: tuple[str, ...]
     """These still contain ``BY_HAND``, which ``hints_by_hand`` replaces."""

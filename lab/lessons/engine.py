@@ -31,7 +31,6 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     reading: str = ""
     """The number, as it was typed."""
     hints: int = 0
-    """The number of hints shown."""
     by_lab: bool = False
     """Whether the lab carried out the step for the student."""
     passed: tuple[int, ...] = ()

@@ -38,7 +38,7 @@ WRONG_BY = 1.5
 
 
 class LessonProver(Prover):
-    """Works through one lesson in an open lab.
+    """Works through one lesson in an open lab, whose disks may be made blank.
 
     Results of measurements are used as they are, because disturbances are recognised during the measurement
     (lab.experiments.run), independently of what the lesson expects.
@@ -180,11 +180,6 @@ class LessonProver(Prover):
         return f"; missing: {', '.join(open_checks)}" if open_checks else ""
 
 
-def prove_in(lesson: ReadyLesson, session: LabSession) -> Proof:
-    """Prove a lesson in an open lab whose disks may be made blank."""
-    return LessonProver(lesson, session).prove()
-
-
 def side_by_side(
     proofs: Iterable[Callable[[], T]], workers: int = 0, *, on_wait: Callable[[int], object] = lambda _: None
 ) -> Iterator[T]:
@@ -208,7 +203,7 @@ def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
     with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
         with open_proof_session(target, own, disks=lesson.disks) as session:
-            return prove_in(lesson, session)
+            return LessonProver(lesson, session).prove()
 
 
 @contextmanager

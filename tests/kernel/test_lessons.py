@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.lessons.course import LessonFiles, built_in_course, draw
-from lab.lessons.proof import LessonProver, open_proof_session, prove_in
+from lab.lessons.proof import LessonProver, open_proof_session
 from lab.machine import Host
 from lab.session.session import LabSession
 from tests.kernel.place import kernel_target
@@ -34,7 +34,7 @@ def name_of(files: LessonFiles) -> str:
 
 def prove(files: LessonFiles, session: LabSession) -> None:
     """No check passes on a blank lab, the solution passes all, and each recorded wrong one fails as recorded."""
-    proof = prove_in(files.ready(), session)
+    proof = LessonProver(files.ready(), session).prove()
     assert proof.failures == (), proof.failures
     assert (proof.passed_fresh, proof.right) == (0, 1)
     assert proof.wrong == len(files.lesson.wrong) > 0

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab.classroom.bundle import export_results, load_signer, public_key_of, read_bundle, signer_of, write_bundle
+from lab.classroom.bundle import KEY_NAME, export_results, load_signer, public_key_of, read_bundle, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
 from lab.results.record import encode_record
@@ -346,7 +346,10 @@ def test_a_newer_format_and_strange_files_are_refused(two: ResultStore, other: R
 def resign(file: Path, two: ResultStore, contents: dict[str, bytes], **changes: object) -> None:
     """What someone with a key may make: these files only, and a manifest that is signed."""
     manifest = manifest_with(file, **changes)
-    put(file, {**contents, "manifest.json": manifest, "manifest.sig": signer_of(two).sign(manifest)})
+    put(
+        file,
+        {**contents, "manifest.json": manifest, "manifest.sig": load_signer(two.root.parent / KEY_NAME).sign(manifest)},
+    )
 
 
 def edited(file: Path) -> bytes:
