@@ -13,7 +13,7 @@ from lab.arrays.filesystem import FileSystem, make, mount, mount_point, unmount
 from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
 from lab.disks import Lab
-from lab.errors import ArrayError, LabError
+from lab.errors import ArrayError
 from lab.microscope.array_map import (
     BLOCK_BYTES,
     BLOCK_SECTORS,
@@ -93,16 +93,6 @@ def test_every_block_of_a_file_is_found_on_a_member(session: LabSession, kind: F
         assert held.data == hashlib.shake_128(str(number).encode()).digest(BLOCK_BYTES)
     words = find_place(session, NAME, "data").words
     assert f"begins in block {found.extents[0].extent.device_byte // BLOCK_BYTES}" in words
-
-
-def test_a_file_elsewhere_or_nowhere_is_refused(session: LabSession) -> None:
-    build(session, "1", 2, "--bitmap=none")
-    with pytest.raises(ArrayError, match="has no file system"):
-        locate_file(session, NAME, "data")
-    with pytest.raises(LabError, match="No such file"):
-        locate_file(session, NAME, "/no/such/file")
-    with pytest.raises(LabError, match=r"does not report where files lie|is not on md0"):
-        locate_file(session, NAME, "/tmp")
 
 
 def area(arrays: OpenArrays, disk: str, kind: AreaKind) -> tuple[int, int]:

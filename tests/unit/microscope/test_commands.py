@@ -170,6 +170,7 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
         (["map", "md0", "--member", "disk01"], 2, "specify exactly one thing to look for"),
         (["map", "md0", "--block", "x"], 2, "block 'x' is not a whole number"),
         (["map", "md0", "--block", "48"], 1, "md0 has no sector 384"),
+        (["map", "md0", "--file", "x"], 1, "md0 has no file system"),
         (["map", "md0", "--member", "disk08", "--sector", "1"], 1, "/dev/ubdh is not a member of md0"),
         (["map", "md7", "--block", "1"], 1, "no running array md7"),
         (["inspect", "md0"], 2, "specify exactly one stripe to inspect"),
