@@ -179,14 +179,6 @@ def own_lab(root: Path) -> Host:
     return own
 
 
-def names_line(drill: ReadyDrill) -> str:
-    """A line that sets shell variables for the disks and the values of the seed."""
-    disks = {name: f"${name}" for name in drill.disk_names}
-    found = environment(disks, drill)
-    values = "; ".join(f'{name}="{value}"' for name, value in found.items() if name not in disks)
-    return f'for at in /dev/lab/*; do declare -g "${{at##*/}}=$(readlink -f "$at")"; done; {values}'
-
-
 def _open(session: LabSession) -> DrillDesk:
     desk = open_desk(session)
     assert desk is not None, "the drill is gone from its lab"
@@ -222,6 +214,8 @@ def test_every_verdict_is_fair(path: Path) -> None:
 
 def test_lines_that_are_typed_in_the_text_mode_save_the_data_too(tmp_path: Path) -> None:
     host = own_lab(tmp_path)
+    nodes = {name: f"$(readlink -f /dev/lab/{name})" for name in DRILL.disk_names}
+    names = "; ".join(f'{name}="{value}"' for name, value in environment(nodes, DRILL).items())
     with TextUser(host.state.root) as user:
         user.hear("is running.")
         user.enter(f"drill start 1 --seed {DRILL.seed}")
@@ -230,7 +224,7 @@ def test_lines_that_are_typed_in_the_text_mode_save_the_data_too(tmp_path: Path)
         user.hear("problem: no running array has the drill's files")
         user.enter("commit")
         user.hear("committed; nothing had been written")
-        for line in (names_line(DRILL), *RIGHT.strip().splitlines()):
+        for line in (names, *RIGHT.strip().splitlines()):
             user.run(line)
         user.enter("debrief")
         user.hear("The drill has ended: saved, 100 % of the data.")
