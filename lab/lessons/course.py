@@ -277,7 +277,7 @@ def _choices(varied: Exercise, name: str, variable: Variable, values: Values) ->
         return [_case(varied, name, variable, values)]
     disks = lab_disks(varied.disks)
     if variable.disk_from or variable.disk_besides:
-        others = filter(None, (variable.disk_from, *variable.disk_besides))
+        others = (*filter(None, [variable.disk_from]), *variable.disk_besides)
         drawn = {other: str(_drawn(varied, name, other, values)).split(",") for other in others}
         taken = {disk for other in variable.disk_besides for disk in drawn[other]}
         left = [disk for disk in drawn.get(variable.disk_from, disks) if disk not in taken]
