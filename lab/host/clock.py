@@ -1,6 +1,6 @@
 """Clocks, and the client's wait loop, which is a bounded poll that reports its last observation.
 
-No other module of the client calls ``time.sleep``. tests/unit/test_shape.py lists the loops that pause by other means.
+No other module of the client calls ``time.sleep``.
 """
 
 from __future__ import annotations

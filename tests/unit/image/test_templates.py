@@ -1,4 +1,4 @@
-"""The templates with real Packer: every image is valid, and each wrong value causes its own message."""
+"""The templates with real Packer: each wrong value causes its own message. ``make check`` validates every image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import everything_required
 from tests.unit.image.conftest import REPOSITORY, run
 
-IMAGES = sorted((REPOSITORY / "packer/images").glob("*.pkrvars.hcl"))
 # Other releases do not package Packer.
 HAS_PACKAGE = "VERSION_CODENAME=bookworm" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
 
@@ -32,11 +31,6 @@ def validate(image: str, **variables: str) -> tuple[int, str]:
     file = f"-var-file=packer/images/{image}.pkrvars.hcl"
     answer = run("packer", "validate", file, *given, "packer", cwd=REPOSITORY, environment={"CHECKPOINT_DISABLE": "1"})
     return answer.returncode, " ".join((answer.stdout + answer.stderr).split())
-
-
-@pytest.mark.parametrize("image", [path.name.removesuffix(".pkrvars.hcl") for path in IMAGES])
-def test_every_image_is_valid_without_network(image: str) -> None:
-    assert validate(image) == (0, "")
 
 
 WRONG = [
@@ -64,23 +58,10 @@ def test_each_wrong_value_has_its_own_sentence() -> None:
         assert [name for name in values if sentences[name] not in words] == []
 
 
-def test_every_variable_has_a_type_and_a_description_and_is_checked_or_free() -> None:
-    text = (REPOSITORY / "packer/variables.pkr.hcl").read_text(encoding="utf-8")
-    blocks = dict(re.findall(r'^variable "(\w+)" \{\n(.*?)^\}', text, re.MULTILINE | re.DOTALL))
-    assert len(blocks) == text.count('variable "')
-    for name, body in blocks.items():
-        assert re.search(r"^  type +=", body, re.MULTILINE), name
-        assert re.search(r'^  description = ".+\."$', body, re.MULTILINE), name
-        # Only QEMU knows the names of processors.
-        assert "validation {" in body or name == "cpu_model", name
-
-
-@pytest.mark.parametrize("image", [path.name.removesuffix(".pkrvars.hcl") for path in IMAGES])
-def test_the_variables_of_an_image_agree_about_its_architecture(image: str) -> None:
-    text = (REPOSITORY / f"packer/images/{image}.pkrvars.hcl").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", (REPOSITORY / "packer/images").glob("*.pkrvars.hcl"), ids=lambda file: file.name)
+def test_the_variables_of_an_image_agree_about_its_architecture(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
     named = re.findall(r'^architecture += "(.*)"$', text, re.MULTILINE) or ["amd64"]
-    assert named == ["arm64" if image.endswith("-arm64") else "amd64"]
-    assert all(
-        found == named[0]
-        for found in re.findall(r"amd64|arm64", "".join(re.findall(r"https://.*img|https://.*qcow2", text)))
-    )
+    assert named == ["arm64" if "-arm64." in file.name else "amd64"]
+    urls = "".join(re.findall(r"https://.*img|https://.*qcow2", text))
+    assert set(re.findall(r"amd64|arm64", urls)) <= {*named}
