@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
@@ -12,6 +12,7 @@ from lab.arrays.status import ArrayStatus, read_array, read_arrays, wait_until_i
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, specs
 from lab.errors import WaitTimedOut
 from lab.host.clock import HostClock, wait_for
+from lab.machine import Machine
 from lab.measure.job import LoadTarget
 from lab.measure.rebuild import DataSum, sum_device
 from lab.measure.samples import Sample
@@ -25,11 +26,19 @@ def file_disks(count: int, mebibytes: int) -> tuple[DiskSpec, ...]:
     return specs(count, DiskKind.FILE, size_bytes=mebibytes * MIB)
 
 
+def written_bytes(machine: Machine, nodes: Iterable[str]) -> dict[str, int]:
+    """What was ever written to each device (field 7 of its stat file, in sectors)."""
+    paths = {node: f"/sys/block/{node.removeprefix('/dev/')}/stat" for node in nodes}
+    texts = machine.read([*paths.values()])
+    return {node: int((texts[path] or "").split()[6]) * 512 for node, path in paths.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Rig:
     """A lab with at most one array at a time, md0, on its first disks."""
 
     lab: Lab
+    _written_when_blank: dict[str, int] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -54,7 +63,10 @@ class Rig:
         for array in read_arrays(self.lab.machine):
             self.lab.machine.run(("umount", array.device), check=False)
             self.lab.machine.run(("mdadm", "--stop", array.device), check=False)
-        self.lab.reset([disk for disk in self.lab.disks if disk.kind is DiskKind.FILE])
+        written = written_bytes(self.lab.machine, self.nodes)
+        used = {node for node in self.nodes if written[node] != self._written_when_blank.get(node, 0)}
+        self.lab.reset([disk for disk in self.lab.disks if disk.kind is DiskKind.FILE and disk.node in used])
+        self._written_when_blank.update(written)
 
     def fill(self, device: str = DEVICE) -> DataSum:
         """Random data over every byte; returns their checksum."""
@@ -97,9 +109,7 @@ class Rig:
         self.lab.execute(plan)
 
     def written_bytes(self, node: str) -> int:
-        """What was ever written to a device (field 7 of its stat file, in sectors)."""
-        path = f"/sys/block/{node.removeprefix('/dev/')}/stat"
-        return int((self.lab.machine.read([path])[path] or "").split()[6]) * 512
+        return written_bytes(self.lab.machine, [node])[node]
 
 
 def bare(disk: LabDisk) -> LoadTarget:

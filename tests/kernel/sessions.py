@@ -18,6 +18,7 @@ from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, ev
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
 from tests.kernel.place import kernel_target
+from tests.kernel.rig import written_bytes
 
 FILES = specs(6, DiskKind.FILE, size_bytes=64 * MIB)
 SPINDLES = specs(4, DiskKind.SPINDLE, size_bytes=24 * MIB, model="hdd-10k", first=7)
@@ -30,6 +31,8 @@ D = [f"disk{number:02d}" for number in range(1, 11)]
 def session(lab: Lab) -> Iterator[LabSession]:
     """Blank disks and no array."""
     session = LabSession(kernel_target("name=session"), lab.host, lab)
+    nodes = [disk.node for disk in lab.disks]
+    before = written_bytes(lab.machine, nodes)
     yield session
     for status in session.statuses():
         session.run(session.array(status.name).stop())
@@ -38,7 +41,8 @@ def session(lab: Lab) -> Iterator[LabSession]:
             session.run(breaking.plug_in(session, disk.name))
     for name in paces(session):
         session.run(breaking.slow(session, name, session.lab.disk(name).model))
-    session.run(session.reset_all())
+    after = written_bytes(lab.machine, nodes)
+    lab.reset([disk for disk in lab.disks if after[disk.node] != before[disk.node]])
 
 
 @dataclass

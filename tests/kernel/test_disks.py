@@ -81,7 +81,7 @@ def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
     lab.execute(destroy(spec))
 
 
-@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("depth", [pytest.param(1, marks=pytest.mark.wide), 4])
 def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, LabDisk], depth: int) -> None:
     disk = others["spindle1"]
     workload = replace(find_workload("rand-read-4k-q1"), queue_depth=depth)

@@ -46,7 +46,9 @@ def test_a_right_raid10_has_no_mismatch(rig: Rig) -> None:
     assert check(rig) == 0
 
 
-@pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid5", 3), ("raid6", 4)])
+@pytest.mark.parametrize(
+    ("level", "members"), [("raid1", 2), pytest.param("raid5", 3, marks=pytest.mark.wide), ("raid6", 4)]
+)
 def test_damage_is_found_and_a_rebuild_brings_the_data_back_but_a_repair_does_not(
     rig: Rig, level: str, members: int
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -29,14 +28,6 @@ FILES = specs(3, DiskKind.FILE, size_bytes=32 * MIB, first=7)
 DISKS = (*DRIVES, *FILES)
 AWAY_SECONDS = 1.0
 TWO_HOURS = 7200.0
-
-
-@pytest.fixture
-def rig(lab: Lab) -> Iterator[Rig]:
-    rig = Rig(lab)
-    rig.blank()
-    yield rig
-    rig.blank()
 
 
 def uptime(lab: Lab) -> float:
