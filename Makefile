@@ -15,7 +15,8 @@ VM ?= vm
 # The kernel tests that `make test-qemu` runs on the stock kernel. Of each level's failures, it runs only that of the
 # first disk.
 ON_QEMU = $(addprefix tests/kernel/,test_grow.py test_scrub.py test_verdicts.py) \
-  $(addprefix tests/kernel/test_machine.py::test_,sixteen_disks_bear_their_serials long_requests_and_answers_pass_the_serial_line)
+  tests/kernel/test_disks.py::test_sixteen_file_disks_have_their_exact_sizes $(addprefix tests/kernel/test_machine.py::test_,\
+  long_requests_and_answers_pass_the_serial_line a_panic_is_named a_client_ended_by_a_signal_leaves_no_process_and_the_next_one_sweeps)
 # The experiment that `make lab` runs without a terminal.
 EXPERIMENT ?= antioquia-quick
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-import platformdirs
 import pytest
 
 from lab.disks.inventory import read_ends
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.machine import EmbeddedOptions, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
-from lab.machine.kernel_image import kernel_cache
 from lab.machine.target import TargetKind
 from tests.kernel.place import disk_name, host_at, kernel_target, real_time_target, record_of
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -74,14 +70,18 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def client(state: Path) -> Iterator[subprocess.Popen[str]]:
     """A client in a process of its own, with an open machine and commands under way."""
-    environment = {**os.environ, "RAIDLAB_STATE": str(state), "PYTHONPATH": str(REPOSITORY)}
+    (temporary := state.with_name("tmp")).mkdir()
+    own = {"RAIDLAB_STATE": str(state), "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)}
     argv = [sys.executable, "-c", CLIENT]
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        argv, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         # Of the computer's files the guest sees one mount; in QEMU they are a 9p file system.
         assert process.stdout.readline() == {TargetKind.UML: "1\n", TargetKind.QEMU: "0\n"}[kernel_target().kind]
         yield process
         process.kill()
+    assert temporary.is_dir()
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory, disks_folder: Path) -> Ite
         yield opened
 
 
-def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
-    names = [disk_name(number) for number in range(16)]
-    serials = machine.read([f"/sys/block/{name}/serial" for name in names])
-    assert [(text or "").strip() for text in serials.values()] == [f"RAIDLAB-{number:02}" for number in range(16)]
-
-
 def test_no_disk_stalls_while_all_others_are_busy(machine: Machine) -> None:
     busy = ":".join(f"/dev/{disk_name(number)}" for number in range(15))
     job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
@@ -111,7 +105,7 @@ def test_no_disk_stalls_while_all_others_are_busy(machine: Machine) -> None:
         wait_until(lambda: reads_of(machine, disk_name(0)) > 100, 60)
         before = reads_of(machine, disk_name(0))
         # With 64 requests of each disk under way one of the first hundred stood still.
-        for _ in range(400):
+        for _ in range(200):
             read_ends(machine, [f"/dev/{disk_name(15)}"], 4096)
         wait_until(lambda: reads_of(machine, disk_name(0)) > before + 1000, 60)
     finally:
@@ -254,46 +248,6 @@ def test_no_descriptor_is_left_open(state: Path, tmp_path: Path, monkeypatch: py
         open_machine(parse_target("uml:?mem=8M"), host_at(state)).__enter__()
     assert open_fds() == before
     assert list((state / "machines").glob("[0-9]*")) == []
-
-
-@pytest.mark.root
-def test_an_ordinary_user_needs_no_rights(tmp_path: Path) -> None:
-    home = Path(tmp_path.anchor) / "tmp" / f"raidlab-user-{os.getpid()}"
-    home.mkdir()
-    try:
-        shutil.copytree(REPOSITORY / "lab", home / "lab", ignore=shutil.ignore_patterns("__pycache__"))
-        for package in (msgspec, platformdirs):
-            folder = Path(str(package.__file__)).parent
-            shutil.copytree(folder, home / folder.name)
-        # What this user's own set-up would build, where the processor needs it.
-        for library in kernel_cache().glob("*.so"):
-            kept = home / ".cache" / "raidlab" / "kernels"
-            kept.mkdir(parents=True)
-            shutil.copy(library, kept)
-        for path in [home, *home.rglob("*")]:
-            os.chown(path, 65534, 65534)
-        script = (
-            "from lab.machine import *\n"
-            "with open_machine(parse_target('uml:'), Host.real()) as m:\n"
-            "    print(m.run(['id', '-u']).stdout.strip(), m.run(['ls', '/root'], check=False).status)\n"
-        )
-        done = subprocess.run(
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", script],
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(home),
-                "RAIDLAB_STATE": f"{home}/state",
-                "PYTHONPATH": str(home),
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=home,
-        )
-        # Root in the guest, whose home is its own.
-        assert done.stdout.split() == ["0", "0"], done.stderr
-    finally:
-        shutil.rmtree(home)
 
 
 MDADM = '#!/bin/sh\necho "mdadm - v9.9 - from $0"\n'

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,19 +18,12 @@ from lab.session import breaking
 from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
 from tests.kernel.place import host_at, record_of
-from tests.kernel.test_machine import REPOSITORY, processes_of, sparse_disks
+from tests.kernel.test_machine import processes_of, sparse_disks
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
 
 TARGET = parse_target("qemu:")
-CLIENT = """
-from lab.machine import Host, open_machine, parse_target
-with open_machine(parse_target("qemu:"), Host.real("client")) as machine:
-    machine.stream(["sleep", "1000"])
-    print("open", flush=True)
-    machine.run(["sleep", "1000"], timeout_seconds=2000)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -97,37 +88,6 @@ def test_the_guests_root_changes_no_file_and_reads_none_of_the_user(layers: tupl
         machine.run(["sh", "-c", "dd if=/dev/urandom of=/dev/vda bs=1M count=1 oflag=direct"])
     assert secret.read_text() == "a key"
     assert not (tmp_path / "new").exists()
-
-
-def test_a_crash_is_reported_in_the_kernels_own_words(tmp_path: Path) -> None:
-    with (
-        open_machine(TARGET, host_at(tmp_path / "state")) as machine,
-        pytest.raises(MachineLost, match=r"crashed: .*sysrq"),
-    ):
-        machine.run(["sh", "-c", "echo c >/proc/sysrq-trigger"])
-    assert processes_of(tmp_path / "state") == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_survives_a_client_that_is_killed(number: int, tmp_path: Path) -> None:
-    (users_folder := tmp_path / "tmp").mkdir()
-    environment = {
-        **os.environ,
-        "RAIDLAB_STATE": str(tmp_path),
-        "PYTHONPATH": str(REPOSITORY),
-        "TMPDIR": str(users_folder),
-    }
-    argv = [sys.executable, "-c", CLIENT]
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "open\n"
-        assert processes_of(tmp_path)
-        process.send_signal(number)
-        process.wait(timeout=60)
-    wait_until(lambda: not processes_of(tmp_path), 20)
-    host_at(tmp_path).state.sweep()
-    assert list((tmp_path / "machines").glob("[0-9]*")) == []
-    assert users_folder.is_dir()
 
 
 def test_nothing_survives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
