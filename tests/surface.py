@@ -115,9 +115,7 @@ def file_lines(tree: Path) -> Iterator[str]:
 
 def import_all(package: str) -> None:
     for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        # Programs of the fault lab are pieces of one file, made whole only on the machine.
-        is_piece = found.name.startswith("lab.faults.") and found.name.endswith("_program")
-        if not found.name.endswith("__main__") and not is_piece:
+        if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
 
 

@@ -274,8 +274,7 @@ def growth_per_round(groups: Sequence[Series], *, skip: int = 0) -> float | None
     slopes = [
         (later - earlier) / (end - begin)
         for group in groups
-        for index, (begin, earlier) in enumerate(group[skip:])
-        for end, later in group[skip + index + 1 :]
+        for (begin, earlier), (end, later) in itertools.combinations(group[skip:], 2)
     ]
     return statistics.median(slopes) if slopes else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -13,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.support.report import SMALL_EXPERIMENT
-from lab.errors import MachineLost
-from lab.machine import Host
 from lab.plans import Plan
-from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from tests.kernel.student import Student, own_state, plain, student_at
 from tui.mode import ProblemBar
@@ -137,23 +132,3 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
             story = student.keeps_stepping()
         student.is_over = True
         await story
-
-
-async def test_results_of_an_experiment_outlive_its_machine_and_the_lab_stays_open(tmp_path: Path) -> None:
-    file = tmp_path / "short.toml"
-    file.write_text(SMALL_EXPERIMENT.read_text().replace("repeats = 2", "repeats = 40"))
-    async with student_at(tmp_path, Student) as student:
-        lab, experiments = student.lab, student.app.experiments
-        await student.until(lambda: lab.is_open and lab.snapshot, "the machine runs")
-        own = student.kernels()
-        assert experiments.start(str(file))
-        view = experiments.view
-        assert view is not None
-        await student.until(lambda: view.done_count >= 2, "two measurements")
-        (other,) = student.kernels() - own
-        os.killpg(other, signal.SIGKILL)
-        await student.until(lambda: not view.is_running, "the loss is told")
-        assert isinstance(view.outcome, MachineLost)
-        stored = ResultStore(Host.real("raidlab").state.results).load(view.result_id)
-        assert len(stored.cells) >= 2
-        assert lab.is_open

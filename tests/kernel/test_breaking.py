@@ -10,7 +10,7 @@ from lab.errors import ArrayError, CommandFailed
 from lab.measure.rebuild import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import is_pulled
-from lab.session.data_mark import mark_of, verify_mark, write_mark
+from lab.session.data_mark import verify_mark, write_mark
 from lab.session.monitor import EventKind
 from lab.session.session import LabSession
 from lab.units import KIB
@@ -18,22 +18,6 @@ from tests.kernel.sessions import DISKS, D, create, session, watching
 
 __all__ = ["DISKS", "session"]
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
-
-
-def test_a_mark_survives_a_failure_and_a_rebuild(session: LabSession) -> None:
-    create(session, "raid6", D[:4])
-    mark = write_mark(session, "md0")
-    assert mark_of(session, "md0") == mark
-    for disk in ("disk01", "disk03"):
-        session.run(session.array("md0").fail(disk))
-    assert verify_mark(session, mark).is_intact
-    for disk, new in (("disk01", "disk05"), ("disk03", "disk06")):
-        session.run(session.array("md0").remove(disk))
-        session.run(session.array("md0").add(new))
-    session.array("md0").wait()
-    found = verify_mark(session, mark)
-    assert found.is_intact
-    assert "all " in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -29,29 +29,6 @@ __all__ = ["DISKS", "session"]
 pytestmark = pytest.mark.kernel
 
 
-@pytest.mark.wide
-def test_the_monitor_reports_changes_by_typed_commands(session: LabSession) -> None:
-    with watching(session) as watched:
-        nodes = " ".join(session.node(name) for name in D[:3])
-        by_hand(session, f"mdadm --create /dev/md7 --run --level=raid5 --raid-devices=3 --assume-clean {nodes}")
-        watched.wait(lambda w: EventKind.ARRAY_APPEARED in w.kinds(), "the array to appear")
-        by_hand(session, f"mdadm /dev/md7 --fail {session.node('disk02')}")
-        watched.wait(lambda w: EventKind.DEGRADED in w.kinds(), "the failure to be seen")
-        assert [event.sentence for event in watched.events if event.kind is EventKind.MEMBER_FAULTY] == [
-            "disk02 in md7 is faulty"
-        ]
-        by_hand(session, f"mdadm /dev/md7 --remove {session.node('disk02')}")
-        by_hand(session, "echo 8000 > /sys/block/md7/md/sync_speed_max")
-        by_hand(session, f"mdadm /dev/md7 --add {session.node('disk04')}")
-        watched.wait(lambda w: EventKind.RESTORED in w.kinds(), "the rebuild to end")
-        by_hand(session, "mdadm --stop /dev/md7")
-        watched.wait(lambda w: EventKind.ARRAY_GONE in w.kinds(), "the array to go")
-    found = watched.kinds()
-    wanted = [EventKind.SYNC_STARTED, EventKind.MEMBER_IN_SYNC, EventKind.RESTORED]
-    assert [kind for kind in found if kind in wanted] == wanted
-    assert watched.ends == [None]
-
-
 def test_progress_of_a_rebuild_is_on_the_machines_clock(session: LabSession) -> None:
     create(session, "raid5", D[:3])
     session.run(session.array("md0").speed(minimum_kib_per_second=20000, maximum_kib_per_second=20000))

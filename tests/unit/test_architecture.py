@@ -44,8 +44,8 @@ def test_every_function_exists(name: str, path: str) -> None:
 def test_every_path_exists() -> None:
     assert [path for path in PATHS if not (REPOSITORY / path).exists()] == []
     of_app = {*re.findall(r"`((?:[\w*-]+/)*[\w*-]+\.py)`", APP)}
-    found = {name for name in of_app for place in ("", "tui/**/", "tests/tui/**/") if any(REPOSITORY.glob(place + name))}
-    assert of_app == found
+    places = ("", "tui/**/", "tests/tui/**/")
+    assert of_app == {name for name in of_app for place in places if any(REPOSITORY.glob(place + name))}
 
 
 def test_every_module_exists() -> None:

@@ -80,7 +80,7 @@ def test_a_function_is_short(modules: Modules) -> None:
     ("functions", "places"),
     [
         ({"time.sleep", "sleep"}, {"lab/host/clock.py"} | STAND_ALONE),
-        # lab.host.signals ends a process that has nothing to close, lab.sweep.node one of a cluster whose client is gone.
+        # lab.host.signals ends what has nothing to close, lab.sweep.node a process of a cluster whose client is gone.
         (
             {"print", "sys.exit", "exit", "quit", "os._exit"},
             {"lab/cli/", "lab/host/signals", "lab/sweep/node", "tui/__main__"} | STAND_ALONE,
