@@ -47,7 +47,7 @@ LONGEST = (
 LAST = ("test_benchmarks",)
 # Files whose tests take more than a second of a processor's time each: marked slow as a whole.
 SLOW = (
-    *("hardening/test_fuzz.py", "hardening/test_promises.py", "unit/cli/test_traps.py", "tui/test_build_screen.py"),
+    *("hardening/test_fuzz.py", "unit/cli/test_traps.py", "tui/test_build_screen.py"),
     *("tui/test_lesson_places.py", "tui/test_lessons.py", "tui/test_pictures.py", "tui/test_results_screen.py"),
     *("tui/test_run_screen.py", "tui/test_stripe_screen.py", "tui/test_volumes.py", "unit/adapt/test_volumes.py"),
     *("unit/fleet/test_engine.py", "unit/results/test_verdicts.py", "unit/sweep/test_sweep_in_browser.py"),

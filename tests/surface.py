@@ -38,7 +38,6 @@ def main() -> None:
 
 
 def command_lines() -> Iterator[str]:
-    """Every command and sub-command, and a line for each argument and option."""
     app = importlib.import_module("lab.cli.app").make_app()
     yield from argument_lines("raidlab", app.meta)
     yield from tree_lines("raidlab", app)
@@ -98,7 +97,6 @@ def text_lines() -> Iterator[str]:
 
 
 def lesson_lines() -> Iterator[str]:
-    """What files of lessons and drills may say, with its keys."""
     import msgspec
 
     ready, checks = (importlib.import_module(name) for name in ("lab.lessons.course", "lab.checks.catalogue"))

@@ -134,13 +134,11 @@ class Window:
             assert switches[-1] == wanted, mode
 
     def close(self) -> None:
-        """The window, whatever is in it."""
         if self.ours >= 0:
             os.close(self.ours)
             self.ours = -1
 
     def kill(self) -> None:
-        """What is in it, with all that it started here, and the window."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

@@ -186,7 +186,6 @@ def smaller(found: Case, problem: str) -> Case:
 
 
 def main() -> int:
-    """Try the inputs, and print how they ended."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=13)

@@ -19,7 +19,7 @@ from lab.experiments import schema as experiments
 from lab.results.record import encode_record
 from lab.workloads import workload as workloads
 from tests.changed import change_tree
-from tests.hardening.stored import EVIL, RAW, measured
+from tests.hardening.test_stored import EVIL, RAW, measured
 from tests.unit.classroom.students import CAPTURES
 
 # Option or argument, then fitting values. Files are in the current folder; arrays and disks are those of a fake.
@@ -94,12 +94,10 @@ class Case:
     files: Mapping[str, bytes]
 
     def written(self) -> str:
-        """Return the case as JSON, with the contents of files in hexadecimal."""
         return json.dumps([self.words, {name: data.hex() for name, data in self.files.items()}])
 
 
 def read_case(text: str) -> Case:
-    """Parse the text that ``written`` returned."""
     words, files = json.loads(text)
     return Case(tuple(words), {name: bytes.fromhex(data) for name, data in files.items()})
 
@@ -113,7 +111,6 @@ class _Argument:
 
 @cache
 def commands() -> tuple[tuple[tuple[str, ...], tuple[_Argument, ...]], ...]:
-    """Every command, with its arguments."""
     return tuple(_commands(make_app(), ()))
 
 
@@ -164,7 +161,6 @@ def command_line(draw: random.Random) -> Case:
 
 
 def toml_file(draw: random.Random) -> Case:
-    """An experiment or a workload of the catalogue with some lines changed."""
     folder = draw.choice((experiments.BUILT_IN_FOLDER, workloads.BUILT_IN_FOLDER))
     lines = draw.choice(_texts(folder)).splitlines()
     for _ in range(draw.choice((1, 1, 2, 5))):
@@ -221,7 +217,6 @@ def _damaged(draw: random.Random, data: bytes) -> bytes:
 
 
 def _changed(draw: random.Random, data: bytes) -> bytes:
-    """Replace, remove or double up to three values: the result is still JSON, and usually a record."""
     tree = json.loads(data)
     for _ in range(draw.randint(1, 3)):
         change_tree(tree, draw)
@@ -237,7 +232,6 @@ _READING = (
 
 
 def stored_result(draw: random.Random) -> Case:
-    """A damaged result in the store, beside a good one."""
     record = encode_record(measured("zzz", has_raw=True))
     if draw.random() < 0.5:
         record = _changed(draw, record)
@@ -260,7 +254,6 @@ _PRACTICE = (
 
 
 def bundle(draw: random.Random) -> Case:
-    """A bundle whose bytes are damaged, or whose contents were damaged before it was signed."""
     name = draw.choice(("zzz", "../x", "latest", "x" * 300, ".x", "x\x1b[31m"))
     record = draw.choice((_changed, _damaged))(draw, encode_record(measured(name, has_raw=True)))
     raw = draw.choice((RAW, "raw/../../x", "/etc/x", RAW, RAW))

@@ -111,8 +111,6 @@ sys.exit(run())
 
 @dataclass
 class Seen:
-    """The result of a run."""
-
     places: collections.Counter[str] = field(default_factory=collections.Counter)
     """Screen and focused widget -> keys that were sent there."""
     sent: int = 0
@@ -128,8 +126,6 @@ class Seen:
 
 
 class Sitting(Window):
-    """The app in its own terminal."""
-
     def __init__(self, state: Path) -> None:
         self._heard, told = os.pipe()
         os.set_blocking(self._heard, False)
@@ -146,7 +142,6 @@ class Sitting(Window):
         self._rest = b""
 
     def look(self, seconds: float) -> None:
-        """Read the app's output and its reports."""
         end = time.monotonic() + seconds
         while True:
             left = max(0.0, end - time.monotonic())
@@ -179,7 +174,6 @@ class Sitting(Window):
                 self.look(0.01)
 
     def is_stuck(self) -> bool:
-        """Whether the app has exceeded the limit for an answer."""
         if time.monotonic() - self.answered > ANSWER_SECONDS:
             return True
         return self._cpu_seconds() - self._answered_cpu_seconds > ANSWER_CPU_SECONDS
@@ -206,7 +200,6 @@ class Sitting(Window):
             self.process.send_signal(signal.SIGWINCH)
 
     def bug(self) -> str:
-        """Return the app's report of a bug or its traceback; empty if there is none."""
         kept = [path.read_text("utf-8", "replace")[-_TAIL_BYTES:] for path in self.temporary.glob("*.traceback")]
         if kept:
             return "\n".join(kept)
@@ -227,7 +220,6 @@ class Sitting(Window):
 
 
 def key(rng: random.Random) -> str:
-    """One key, as a terminal sends it."""
     kind = rng.random()
     if kind < 0.4:
         return rng.choice(_ARROWS)
@@ -245,7 +237,6 @@ def key(rng: random.Random) -> str:
 
 
 def mouse(rng: random.Random) -> str:
-    """A click, a turn of the wheel, or a movement of the pointer."""
     x, y = rng.randint(1, 130), rng.randint(1, 45)
     button = rng.choice((0, 0, 2, 35, 64, 65))
     end = f"\x1b[<{button};{x};{y}m" if button in (0, 2) else ""
@@ -253,7 +244,6 @@ def mouse(rng: random.Random) -> str:
 
 
 def paste(rng: random.Random) -> bytes:
-    """Ordinary and hostile contents of a clipboard."""
     garbage = rng.randbytes(rng.randint(1, 3000))
     texts = (
         b"mdadm --detail /dev/md0\n", b"A\x1b[31m\n" * 14_000, b"x" * 1_000_000, b"4\n" * 100, garbage,
@@ -264,7 +254,6 @@ def paste(rng: random.Random) -> bytes:
 
 
 def garbage(rng: random.Random) -> bytes:
-    """Bytes that are not keys."""
     return rng.choice(
         (
             rng.randbytes(rng.randint(1, 400)).replace(b"q", b"").replace(b"\x11", b""),
@@ -387,7 +376,6 @@ class Fuzzer:
 
 
 def main() -> int:
-    """Run the fuzzer, and print how often each screen got keys."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Runs the real command as a process, in the folders of one promise."""
+"""Runs the real command as a process, in the folders of one test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +23,9 @@ _NO_ANSWER = ("Traceback (most recent call last)", "this should not happen", "Ex
 """Output that indicates a bug."""
 
 
-class BrokenPromise(AssertionError):
-    """A promise was broken; the message describes what the lab did instead."""
-
-
 def expect(holds: object, instead: str) -> None:
-    """Raises BrokenPromise with ``instead``, a description of what the lab did."""
-    if not holds:
-        raise BrokenPromise(instead)
+    """``instead`` describes what the lab did."""
+    assert holds, instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +39,6 @@ class Done:
 
     @property
     def said(self) -> str:
-        """Standard output and standard error."""
         return self.out + self.err
 
     def __str__(self) -> str:
@@ -73,8 +67,6 @@ class Done:
 
 
 class Bench:
-    """The folders of one promise, and the command in them."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.state = folder / "state"
@@ -128,7 +120,6 @@ class Bench:
         return Done(told, process.returncode, _text(out), _text(err))
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start the command in the background; the caller ends it."""
         return subprocess.Popen(
             [RAIDLAB, *words],
             stdin=subprocess.DEVNULL,
@@ -140,13 +131,11 @@ class Bench:
         )
 
     def file(self, name: str, text: str | bytes) -> str:
-        """Write a file in the current folder of the commands; returns its path."""
         path = self.folder / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return str(path)
 
     def store(self, record: ResultRecord) -> None:
-        """Store a result as if it had been measured here."""
         folder = self.results / record.id
         for each in (self.state, self.results, folder, folder / "raw"):
             each.mkdir(mode=0o700, exist_ok=True)
@@ -155,26 +144,3 @@ class Bench:
 
 def _text(data: bytes | None) -> str:
     return (data or b"").decode(errors="surrogateescape")
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """A property that always holds, and its check."""
-
-    says: str
-    check: Callable[[Bench], None]
-    needs_machine: bool
-
-
-PROMISES: list[Promise] = []
-
-
-def promise(says: str, *, needs_machine: bool = False) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
-    """Add a check, which raises BrokenPromise, to the list."""
-
-    def add(check: Callable[[Bench], None]) -> Callable[[Bench], None]:
-        assert says not in {each.says for each in PROMISES}, f"two promises: {says}"
-        PROMISES.append(Promise(says, check, needs_machine))
-        return check
-
-    return add

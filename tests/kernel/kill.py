@@ -37,8 +37,6 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A command's state folder, its folder for temporary files, and its machine."""
-
     root: Path
     target: str = field(default_factory=lambda: kernel_target().text)
 

@@ -66,7 +66,6 @@ class Scenario:
 
 
 def all_readable(place: Place, ended: Ended) -> str:
-    """No stored result has a problem."""
     return "; ".join(f"{each['id']}: {each['problem']}" for each in json.loads(ended.stdout) if each.get("problem"))
 
 
@@ -122,7 +121,6 @@ SCENARIOS = {
 
 
 def new_place(root: Path, target: str) -> Place:
-    """A lab of six small disks, whose syncs take an instant."""
     for name in ("out", "state/labs/default"):
         (root / name).mkdir(parents=True)
     disks = [{"name": f"disk{n:02d}", "kind": "file", "size_bytes": DISK_BYTES} for n in range(1, DISKS + 1)]
@@ -132,7 +130,6 @@ def new_place(root: Path, target: str) -> Place:
 
 
 def in_place(words: Words, place: Place) -> Words:
-    """With the names of its folder and of its newest result."""
     latest = max((path.name for path in (place.state / "results").glob("[0-9]*")), default="")
     return tuple(word.format(root=place.root, latest=latest) for word in words)
 

@@ -84,7 +84,6 @@ def oracle_bugs() -> tuple[OracleBug, ...]:
 
 
 def find_oracle_bug(name: str) -> OracleBug:
-    """The bug with this name. Raises SpecError, with the nearest name as hint."""
     known = {bug.name: bug for bug in oracle_bugs()}
     if name not in known:
         raise unknown_word("bug of the oracle", name, known)
@@ -167,7 +166,6 @@ def _at(history: FaultHistory, block: int) -> tuple[str, int]:
 
 
 def _older(block: int) -> int:
-    """The generation that the fill wrote to a block."""
     return block // FILL_BLOCKS + 1
 
 

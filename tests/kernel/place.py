@@ -51,13 +51,11 @@ def disk_name(number: int) -> str:
 
 
 def host_at(root: Path) -> Host:
-    """A client with a state folder of its own."""
     host = Host.real("tests")
     return replace(host, state=host.state.elsewhere(root))
 
 
 def record_of(root: Path) -> dict[str, Any]:
-    """The record of the only machine that runs in this state folder."""
     (path,) = (root / "machines").glob(f"*/{KERNEL_RECORD}")
     record: dict[str, Any] = json.loads(path.read_text())
     return record

@@ -24,6 +24,8 @@ import mmap
 import os
 import select
 
+from lab.machine.direct_io_program import opened, reads_whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,12 +43,9 @@ def write(path: str, first: int, count: int, generation: int, flags: int = 0) ->
     """One request for all of it."""
     data = mmap.mmap(-1, count * BLOCK_BYTES)
     data[:] = b"".join(block(number, generation) for number in range(first, first + count))
-    fd = os.open(path, os.O_WRONLY | os.O_DIRECT | flags)
-    try:
+    with opened(path, os.O_WRONLY | os.O_DIRECT | flags) as fd:
         if os.pwrite(fd, data, first * BLOCK_BYTES) != len(data):
             raise OSError(f"{path}: a short write")
-    finally:
-        os.close(fd)
 
 
 def label_of(data: bytes) -> str:
@@ -60,30 +59,19 @@ def label_of(data: bytes) -> str:
 
 def read(path: str, first: int, count: int) -> list[str]:
     """Each block by itself, so that one that cannot be read hides no other."""
-    found = []
-    page = mmap.mmap(-1, BLOCK_BYTES)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    try:
-        for number in range(first, first + count):
-            try:
-                is_whole = os.preadv(fd, [page], number * BLOCK_BYTES) == BLOCK_BYTES
-                found.append(label_of(page[:]) if is_whole else "error")
-            except OSError:
-                found.append("error")
-    finally:
-        os.close(fd)
-    return found
+    page = memoryview(mmap.mmap(-1, BLOCK_BYTES))
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
+        return [
+            label_of(bytes(page)) if reads_whole(fd, page, number * BLOCK_BYTES) else "error"
+            for number in range(first, first + count)
+        ]
 
 
 def copy(path: str, to: str, length: int) -> None:
     piece = mmap.mmap(-1, 256 * BLOCK_BYTES)
-    source, target = os.open(path, os.O_RDONLY | os.O_DIRECT), os.open(to, os.O_WRONLY | os.O_DIRECT)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as source, opened(to, os.O_WRONLY | os.O_DIRECT) as target:
         for at in range(0, length, len(piece)):
             os.pwrite(target, memoryview(piece)[: os.preadv(source, [piece], at)], at)
-    finally:
-        os.close(source)
-        os.close(target)
 
 
 def cut(path: str, first: int, count: int, generation: int, seconds: float, lines: Sequence[str]) -> str:
@@ -101,10 +89,9 @@ def cut(path: str, first: int, count: int, generation: int, seconds: float, line
 
     _thread.start_new_thread(work, ())
     select.select([], [], [], seconds)
-    control = os.open(CONTROL, os.O_WRONLY)
-    for line in lines:
-        os.write(control, line.encode())
-    os.close(control)
+    with opened(CONTROL, os.O_WRONLY) as control:
+        for line in lines:
+            os.write(control, line.encode())
     os.read(ended, 1)
     os.close(ended)
     return result[0]
@@ -113,9 +100,8 @@ def cut(path: str, first: int, count: int, generation: int, seconds: float, line
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     verb, path, *rest = arguments
     if verb == "flush":
-        fd = os.open(path, os.O_WRONLY)
-        os.fsync(fd)
-        os.close(fd)
+        with opened(path, os.O_WRONLY) as fd:
+            os.fsync(fd)
         return ""
     if verb == "copy":
         copy(path, rest[0], int(rest[1]))

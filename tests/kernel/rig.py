@@ -69,7 +69,6 @@ class Rig:
         self._written_when_blank.update(written)
 
     def fill(self, device: str = DEVICE) -> DataSum:
-        """Random data over every byte; returns their checksum."""
         size = self.size_bytes(device)
         options = (f"count={size}", "iflag=count_bytes,fullblock", "oflag=direct", "conv=fsync", "status=none")
         self.lab.machine.run(("dd", "if=/dev/urandom", f"of={device}", "bs=1M", *options))
@@ -90,19 +89,15 @@ class Rig:
         try:
             return wait_until_idle(self.lab.machine, NAME, timeout_seconds=60)
         except WaitTimedOut as error:
-            error.add_note(self._blocked_tasks())
+            # Where each task of the kernel waits (sysrq's "w"), for an array that stands still.
+            asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"
+            error.add_note(self.lab.machine.run(("sh", "-c", asked), check=False).stdout)
             raise
-
-    def _blocked_tasks(self) -> str:
-        """Where each task of the kernel waits (sysrq's "w"), for an array that stands still."""
-        asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"
-        return self.lab.machine.run(("sh", "-c", asked), check=False).stdout
 
     def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str, seconds: float = 120) -> ArrayStatus:
         return wait_for(lambda: self.status, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
 
     def limit_sync(self, kib_per_second: int | None) -> None:
-        """Hold syncs back, so that a state in the middle of one can be caught; None lets them go."""
         plan = operations.set_sync_speed(
             NAME, minimum_kib_per_second=kib_per_second, maximum_kib_per_second=kib_per_second
         )
@@ -113,7 +108,6 @@ class Rig:
 
 
 def bare(disk: LabDisk) -> LoadTarget:
-    """A disk itself, for a load."""
     return LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
 
 

@@ -52,7 +52,6 @@ STINTS = (1, 40, 3, 60, 1, 2)
 """Rounds on one machine, in turn."""
 SETTLING_ROUNDS = 12
 """Of a machine: each kind of disk has been used three times, its drivers and programs are loaded, its disks written."""
-SECOND_LOOK_SECONDS = 5.0
 MOST_FAILURES = 20
 LEVELS = (("raid5", 3), ("raid1", 2), ("raid6", 4), ("raid10", 4), ("raid4", 3), ("raid0", 3))
 KINDS = ((DiskKind.FILE, 64 * MIB), (DiskKind.SPINDLE, 24 * MIB), (DiskKind.RAM, 24 * MIB), (DiskKind.LOOP, 24 * MIB))
@@ -91,7 +90,6 @@ class Findings:
             self.values[name][group].append((self.rounds, value))
 
     def fail(self, what: str, folder: Path) -> None:
-        """Record a failure, with evidence from the machine in this folder if it still runs."""
         self.failures.append(what)
         notice(f"FAILURE {what}")
         place = self.evidence / str(len(self.failures))
@@ -100,15 +98,11 @@ class Findings:
         for path in (folder.parents[1] / EVIDENCE_FOLDER).glob("*"):
             shutil.copy(path, place)
         if group := kernel_group(folder):
-            for look in ("first", "second"):
-                text = stand_still_evidence(HostFiles(), folder, group)
-                (place / f"{look}-look.txt").write_text(text, encoding="utf-8")
-                time.sleep(SECOND_LOOK_SECONDS)
+            (place / "look.txt").write_text(stand_still_evidence(HostFiles(), folder, group), encoding="utf-8")
             shutil.copy(folder / CONSOLE_LOG, place)
 
 
 def disks() -> tuple[DiskSpec, ...]:
-    """Some of each kind; file disks come first, as the kernel has them from its start."""
     found: tuple[DiskSpec, ...] = ()
     for kind, size in KINDS:
         model = "hdd-10k" if kind is DiskKind.SPINDLE else ""
@@ -219,7 +213,6 @@ def prepare_client(state: Path) -> None:
 
 
 def client_footprint(state: Path) -> dict[str, float]:
-    """Of this process, of the state folder with its temporary files, and of its machines' memory."""
     gc.collect()
     figures = {f"client_{name}": value for name, value in process_footprint(os.getpid()).items()}
     figures["client_objects"] = len(gc.get_objects())
@@ -232,7 +225,6 @@ def client_footprint(state: Path) -> dict[str, float]:
 
 
 def machine_footprint(state: Path, machine: Machine) -> dict[str, float]:
-    """Of the one machine that runs in this state folder: supervisor, kernel from outside, and memory inside."""
     record = record_of(state)
     figures: dict[str, float] = {}
     for who, process in (("supervisor", record["supervisor"]), ("kernel", record["kernel_group"])):

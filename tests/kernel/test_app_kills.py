@@ -73,7 +73,6 @@ class Restless(Student):
             await self.press("f")
 
     async def close_all(self) -> None:
-        """Leave all dialogs."""
         for _ in range(10):
             if len(self.app.screen_stack) == 1:
                 return
@@ -81,7 +80,6 @@ class Restless(Student):
         raise AssertionError(f"{self.app.screen} cannot be left")
 
     async def run_or_leave(self, screen: PlanScreen) -> None:
-        """Run the plan; leave its screen if the plan is impossible."""
         await self.press("r")
         for _ in range(100):
             if self.app.screen is not screen or self.is_over:

@@ -30,7 +30,6 @@ NO_MATTER_OF_SPEED = ("app_growth", "calibration", "crash_points", "planted_bugs
 
 
 def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Marks for what a script needs besides the embedded kernels."""
     has_browser = CHROMIUM is not None or bool(os.environ.get("RAIDLAB_BROWSER"))
     marks: dict[str, tuple[pytest.MarkDecorator, ...]] = {
         "qemu": (pytest.mark.qemu,),
@@ -59,7 +58,6 @@ def run_benchmark(name: str, place: Path) -> tuple[dict[str, Any], int]:
 
 
 def numbers(value: object) -> Iterator[float]:
-    """All numbers in a document."""
     if isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from numbers(each)

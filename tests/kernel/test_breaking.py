@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays import operations
 from lab.arrays.spec import Bitmap
-from lab.errors import ArrayError, CommandFailed
+from lab.errors import ArrayError
 from lab.measure.rebuild import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import is_pulled
@@ -75,14 +74,6 @@ def test_remaining_members_of_a_broken_array_can_fail_too(session: LabSession) -
         session.run(session.array("md0").fail(disk, breaks_array=True))
     session.run(session.array("md0").fail("disk04"))
     assert all(member.is_faulty for member in session.array("md0").status().members)
-
-
-def test_a_member_that_is_not_there_cannot_break_an_array(session: LabSession) -> None:
-    create(session, "raid0", D[:2])
-    plan = operations.fail("md0", session.node("disk03"), breaks_array=True)
-    with pytest.raises(CommandFailed):
-        session.run(plan)
-    assert not session.array("md0").status().state.is_broken
 
 
 def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSession) -> None:

@@ -141,7 +141,6 @@ def test_a_step_on_a_lab_disk_runs(lab: Lab, rig: Rig) -> None:
 
 @pytest.fixture
 def foreign_loop(lab: Lab) -> Iterator[str]:
-    """A device that is none of the lab's."""
     lab.machine.run(("modprobe", "loop"))
     lab.machine.run(("truncate", "--size", "16M", "/run/foreign.img"))
     node = lab.machine.run(("losetup", "--find", "--show", "/run/foreign.img")).stdout.strip()
@@ -203,7 +202,6 @@ def test_superblocks_are_read_past_the_page_cache(lab: Lab, rig: Rig) -> None:
 
 @pytest.fixture
 def silent_disk(lab: Lab, rig: Rig) -> Iterator[str]:
-    """A device that answers only when the test is over."""
     lab.machine.run(("dmsetup", "create", "silent", "--table", f"0 2048 linear {rig.nodes[0]} 0"))
     number = lab.machine.run(("dmsetup", "info", "-c", "--noheadings", "-o", "minor", "silent")).stdout.strip()
     lab.machine.run(("dmsetup", "suspend", "--noflush", "silent"))

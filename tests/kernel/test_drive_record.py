@@ -222,7 +222,6 @@ def test_no_request_of_a_known_sequence_is_missed(machine: Machine) -> None:
 
 
 def most_at_once(requests: list[Request]) -> int:
-    """The largest number of requests that were under way together."""
     changes = sorted(change for each in requests if each.kind != MARK for change in ((each.came, 1), (each.ended, -1)))
     under_way, most = 0, 0
     for _, change in changes:

@@ -146,7 +146,6 @@ def busy_computer(seed: int) -> Iterator[None]:
 
 
 def outcome_of(folder: Path, circumstance: Circumstance, text: str, *more: str) -> Outcome:
-    """Run the experiment once."""
     state = folder / circumstance.folder
     state.mkdir(parents=True)
     (folder / "experiment.toml").write_text(text, encoding="utf-8")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import msgspec
@@ -16,7 +14,6 @@ from lab.arrays.status import wait_until_idle
 from lab.experiments.linting import lint_measured
 from lab.experiments.run import BuiltArray, lint_bench, lint_kernel
 from lab.experiments.schema import ArrayPlan
-from lab.machine import Machine
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, make_cold, run_workload
 from lab.measure.samples import parse_diskstats
 from lab.units import KIB, MIB
@@ -27,6 +24,7 @@ from tests.unit.results.records import cell
 pytestmark = pytest.mark.kernel
 DISKS = file_disks(4, 48)
 SPEED_LIMIT = "/proc/sys/dev/raid/speed_limit_max"
+"""For arrays without a limit of their own (md(4))."""
 READS = msgspec.structs.replace(
     find_workload("rand-read-4k"), queue_depth=4, jobs=1, runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=16 * MIB
 )
@@ -78,23 +76,16 @@ def test_a_clean_array_raises_nothing_and_counters_that_are_off_do(rig: Rig) -> 
         rig.lab.machine.write(iostats, "1")
 
 
-@contextmanager
-def slow_resyncs(machine: Machine) -> Iterator[None]:
-    """md's limit for arrays without one of their own (md(4), speed_limit_max)."""
-    before = machine.run(("cat", SPEED_LIMIT)).stdout.strip()
-    machine.run(("sh", "-c", f"echo 1000 > {SPEED_LIMIT}"))
-    try:
-        yield
-    finally:
-        machine.run(("sh", "-c", f"echo {before} > {SPEED_LIMIT}"))
-
-
 def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
     spec = ArraySpec("raid1", rig.nodes[:2])
     # As slow as md goes under load, and before it begins: then the resync outlasts the job on any computer.
-    with slow_resyncs(rig.lab.machine):
+    before = (rig.lab.machine.read([SPEED_LIMIT])[SPEED_LIMIT] or "").strip()
+    rig.lab.machine.write(SPEED_LIMIT, "1000")
+    try:
         rig.lab.execute(spec.creation())
         rig.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=1000, maximum_kib_per_second=1000))
+    finally:
+        rig.lab.machine.write(SPEED_LIMIT, before)
     array = built(rig, spec)
     assert rules(rig, array) == {"resync-running"}
     assert "resync-running" in measure(rig, array, READS)[0]

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.kernel
 SPEED_KIB = 16_000
 """Of a sync: slow enough that none of these 32 MiB is over before somebody looks."""
 CREATE = "mdadm --create /dev/md0 --run --bitmap=none --size=32M"
+PARITY = f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 $disk03"
 PRINT_STATE = "for name in degraded sync_action resync_start; do cat /sys/block/md0/md/$name; done"
 WHOLE = ["0", "idle", "none"]
 AT_ONCE_SECONDS = 15
@@ -40,37 +41,32 @@ def run(session: LabSession, lines: str) -> list[str]:
     return run_lines(session, lines, nodes).split()
 
 
-def after_settle(session: LabSession, lines: str) -> list[str]:
-    return run(session, f"set -e\n({lines}) > /dev/null\nsettle /dev/md0\n{PRINT_STATE}")
-
-
 def seconds_to_settle(session: LabSession, lines: str) -> int:
     printed = run(session, f"({lines}) > /dev/null\nSECONDS=0\nsettle /dev/md0\necho $SECONDS")
     return int(printed[-1])
 
 
-def test_a_new_array_is_in_sync(session: LabSession) -> None:
-    assert after_settle(session, f"{CREATE} -l1 -n2 $disk01 $disk02") == WHOLE
-
-
-def test_a_member_that_was_replaced_is_rebuilt(session: LabSession) -> None:
-    made = f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 $disk03"
-    lines = f"{made}; mdadm /dev/md0 --fail $disk02 --remove $disk02; mdadm /dev/md0 --add $disk04"
-    assert after_settle(session, lines) == WHOLE
-
-
-def test_a_copy_to_another_disk_is_over(session: LabSession) -> None:
-    made = f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 $disk03; mdadm /dev/md0 --add $disk04"
-    lines = f"{made}; mdadm /dev/md0 --replace $disk02 --with $disk04"
-    assert after_settle(session, lines) == WHOLE
-    states = run(session, "cd /sys/block/md0/md; for disk in $disk04 $disk02; do cat dev-${disk#/dev/}/state; done")
-    assert states == ["in_sync", "faulty"]
-
-
-def test_a_reshape_is_over(session: LabSession) -> None:
-    made = f"{CREATE} --assume-clean -l5 -n3 --data-offset=4M $disk01 $disk02 $disk03; mdadm /dev/md0 --add $disk04"
-    assert after_settle(session, f"{made}; mdadm --grow /dev/md0 --raid-devices=4") == WHOLE
-    assert run(session, "cat /sys/block/md0/md/reshape_position") == ["none"]
+@pytest.mark.parametrize(
+    ("lines", "more", "printed"),
+    [
+        (f"{CREATE} -l1 -n2 $disk01 $disk02", "true", []),
+        (f"{PARITY}; mdadm /dev/md0 --fail $disk02 --remove $disk02; mdadm /dev/md0 --add $disk04", "true", []),
+        (
+            f"{PARITY}; mdadm /dev/md0 --add $disk04; mdadm /dev/md0 --replace $disk02 --with $disk04",
+            "cd /sys/block/md0/md; for disk in $disk04 $disk02; do cat dev-${disk#/dev/}/state; done",
+            ["in_sync", "faulty"],
+        ),
+        (
+            f"{PARITY} --data-offset=4M; mdadm /dev/md0 --add $disk04; mdadm --grow /dev/md0 --raid-devices=4",
+            "cat /sys/block/md0/md/reshape_position",
+            ["none"],
+        ),
+    ],
+    ids=["new array", "replaced member", "copy to another disk", "reshape"],
+)
+def test_it_waits_until_all_is_in_sync(session: LabSession, lines: str, more: str, printed: list[str]) -> None:
+    assert run(session, f"set -e\n({lines}) > /dev/null\nsettle /dev/md0\n{PRINT_STATE}") == WHOLE
+    assert run(session, more) == printed
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ def target(server: SshRig, *, identity: str = "user_key", known_hosts: str = "kn
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[SshRig]:
-    """An sshd of these tests alone."""
     with ssh_rig("server") as rig:
         keygen(rig.folder / "stranger_key")
         (rig.folder / "no_hosts").touch()

@@ -55,8 +55,6 @@ class Installed(Processes):
 
 
 class FakeClock:
-    """Time that passes only when something sleeps."""
-
     def __init__(self, *, on_sleep: Callable[[float], None] | None = None) -> None:
         self.now_seconds = 1000.0
         self.on_sleep = on_sleep

@@ -101,7 +101,6 @@ def test_without_plugins(tmp_path: Path) -> None:
 
 
 def catalogued(tree: Path) -> set[str]:
-    """Lessons, experiments and studies of which there is a file."""
     folders = [folder for folder in CATALOGUES if folder.startswith(("lessons", "experiments"))]
     return {path.name.partition(".")[0] for each in folders for path in (tree / "lab").glob(f"**/{each}/*.toml")}
 

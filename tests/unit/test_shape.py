@@ -50,7 +50,6 @@ def parsed(folders: Iterable[str]) -> Modules:
 
 @pytest.fixture(scope="module")
 def modules() -> Modules:
-    """Path of each module -> all nodes of its syntax tree."""
     return parsed(("lab", "tui"))
 
 

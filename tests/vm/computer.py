@@ -118,7 +118,6 @@ class Computer:
         return self.run(*self._ssh(node), line, timeout=timeout, check=check)
 
     def ssh_json(self, line: str, *, timeout: float = 300) -> Any:
-        """The JSON document that a shell line prints in the virtual machine on standard output."""
         return self.json(*self._ssh("raidlab"), line, timeout=timeout)
 
     def _ssh(self, node: str) -> tuple[str, ...]:
@@ -129,7 +128,6 @@ class Computer:
 
     @property
     def volumes_folder(self) -> Path:
-        """Where libvirt keeps them, as it is seen from outside."""
         return self.folder / "libvirt" / "var" / "lib" / "libvirt" / "images"
 
     def volumes(self) -> list[str]:
@@ -181,7 +179,6 @@ def _folder(parent: Path) -> Iterator[Path]:
 
 
 def copy_working_tree(target: Path) -> None:
-    """What a clone would have, with the changes that are not committed yet."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,

@@ -7,10 +7,13 @@ import re
 from typing import Any
 
 import msgspec
+import pytest
 
 from lab.results.record import ResultRecord
-from tests.hardening.workbench import Bench, expect, promise
+from tests.hardening.workbench import Bench, expect
 from tests.unit.results import records
+
+pytestmark = [pytest.mark.wide, pytest.mark.slow]
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\u2066\r\nraidlab: forged"
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -35,7 +38,6 @@ def measured(
 
 
 def with_word(record: ResultRecord, word: str) -> ResultRecord:
-    """Append the word to every text that is not a key, a kind or a time."""
     kept = {
         *("id", "kind", "status", "type", "array", "workload", "phase", "name", "level", "cache", "target", "raw_file"),
     }
@@ -66,8 +68,7 @@ SHOWING = (
 )
 
 
-@promise("text of others is shown and never acts on a terminal")
-def _(bench: Bench) -> None:
+def test_text_of_others_is_shown_and_never_acts_on_a_terminal(bench: Bench) -> None:
     bench.store(measured(word=EVIL))
     for words in SHOWING:
         done = bench.run(*words).is_answer()
@@ -79,8 +80,7 @@ def _(bench: Bench) -> None:
         expect(not ACTING.search(done.said), str(done))
 
 
-@promise("text of others is no HTML in Markdown and no formula in CSV")
-def _(bench: Bench) -> None:
+def test_text_of_others_is_no_html_in_markdown_and_no_formula_in_csv(bench: Bench) -> None:
     for word in ("<script>alert(1)</script>", "[x](javascript:alert(1))", "<img src=x onerror=y>"):
         bench.store(measured(word=word))
         for words in (["report", "--format", "markdown"], ["results", "show", "--markdown"]):

@@ -7,13 +7,16 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.hardening.workbench import Bench, expect, promise
+import pytest
+
+from tests.hardening.workbench import Bench, expect
+
+pytestmark = pytest.mark.wide
 
 SIZE = 48 * 1024**2
 
 
 def _bare(bench: Bench, count: int) -> list[Path]:
-    """Create ``count`` blank disks; returns their images."""
     listed = [{"name": f"disk{number:02}", "kind": "file", "size_bytes": SIZE} for number in range(1, count + 1)]
     bench.disks.mkdir(mode=0o700, parents=True)
     for folder in (bench.state, bench.state / "labs", bench.disks.parent):
@@ -48,8 +51,8 @@ CARRIED = (
 )
 
 
-@promise("what a disk carries is shown and never overwritten, wherever it lies on the disk", needs_machine=True)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_what_a_disk_carries_is_shown_and_never_overwritten(bench: Bench) -> None:
     images = _bare(bench, 9)
     for image, (_, place, data) in zip(images[3:], CARRIED, strict=True):
         _write(image, place, data)
@@ -73,8 +76,8 @@ def _(bench: Bench) -> None:
     expect(not any(any(image.read_bytes()) for image in images), "a reset leaves something on a disk")
 
 
-@promise("the failures that an array survives are those of its present members and layout", needs_machine=True)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_the_failures_that_an_array_survives_are_those_of_its_members_and_layout(bench: Bench) -> None:
     _bare(bench, 4)
     create = ("array", "create", "--level", "10", "--disks", "4", "--layout", "f2", "--assume-clean")
     bench.run(*create, on_machine=True).worked()
@@ -87,8 +90,8 @@ def _(bench: Bench) -> None:
     expect("no failed members now" in line and "1 to 2 failed members when complete" in line, line)
 
 
-@promise("a state folder from which no kernel can start is refused in a sentence", needs_machine=True)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_a_state_folder_from_which_no_kernel_can_start_is_refused_in_a_sentence(bench: Bench) -> None:
     folder = Path(f"/dev/shm/raidlab-hardening-{os.getpid()}")
     try:
         done = bench.run("array", "show", environment={"RAIDLAB_STATE": str(folder)}, on_machine=True).is_answer()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tests.hardening.stored import measured
-from tests.hardening.workbench import Bench, promise
+import pytest
+
+from tests.hardening.test_stored import measured
+from tests.hardening.workbench import Bench
+
+pytestmark = [pytest.mark.wide, pytest.mark.slow]
 
 DIGITS = "9" * 5000
 EXPERIMENT = """format_version = 2
@@ -44,8 +48,7 @@ def refused_everywhere(bench: Bench, because: str, **changes: object) -> None:
         bench.run(*words).was_refused(because=because)
 
 
-@promise("a count of disks, members or repeats is bounded before anything is made of it")
-def _(bench: Bench) -> None:
+def test_a_count_of_disks_members_or_repeats_is_bounded_before_anything_is_made_of_it(bench: Bench) -> None:
     for count in ("99999999999999999999", "65", DIGITS, "-1", "٣"):
         bench.run("disks", "add", "--kind", "file", "--count", count).was_refused(because="--count")
     for count in ("99999999999999999999", "999999999", DIGITS, "65"):
@@ -58,8 +61,7 @@ def _(bench: Bench) -> None:
     refused_everywhere(bench, "members", members=9_000_000_000_000_000_000)
 
 
-@promise("a number of thousands of digits is refused in a sentence wherever it stands")
-def _(bench: Bench) -> None:
+def test_a_number_of_thousands_of_digits_is_refused_in_a_sentence_wherever_it_stands(bench: Bench) -> None:
     for words in (
         ["run", "--plan", "antioquia-quick", "--seed", DIGITS],
         ["watch", "--count", DIGITS],

@@ -12,21 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from tests.hardening.workbench import MOST_SECONDS, RAIDLAB, Bench, Done, expect, promise
+import pytest
+
+from tests.hardening.workbench import MOST_SECONDS, RAIDLAB, Bench, Done, expect
+
+pytestmark = [pytest.mark.wide, pytest.mark.slow]
 
 NOT_UTF8 = b"na\xff\xfeme"
 
 
-@promise("an argument that is not UTF-8 is refused in a sentence, as JSON too")
-def _(bench: Bench) -> None:
+def test_an_argument_that_is_not_utf_8_is_refused_in_a_sentence_as_json_too(bench: Bench) -> None:
     for words in (["results", "show", NOT_UTF8], ["--on", NOT_UTF8, "disks"], ["lint", b"x\xff.toml"], [NOT_UTF8]):
         bench.run(*words).was_refused(because="UTF-8")
         done = bench.run("--json", *words).was_refused(because="UTF-8")
         expect(json.loads(done.out)["error"]["exit_status"] == 2, str(done))
 
 
-@promise("a closed standard input or error is as good as /dev/null")
-def _(bench: Bench) -> None:
+def test_a_closed_standard_input_or_error_is_as_good_as_dev_null(bench: Bench) -> None:
     for closes in ((0,), (2,), (0, 2)):
         bench.run("workloads", closes=closes).worked()
         bench.run("--json", "results", closes=closes).worked()
@@ -35,8 +37,7 @@ def _(bench: Bench) -> None:
     expect(nothing.status == 2, str(nothing))
 
 
-@promise("a closed standard output ends a command that prints, as those of coreutils, and no other")
-def _(bench: Bench) -> None:
+def test_a_closed_standard_output_ends_a_command_that_prints_as_those_of_coreutils_and_no_other(bench: Bench) -> None:
     for words in (["--version"], ["--help"], ["workloads"], ["--json", "results"], ["lesson", "list"]):
         for closes in ((1,), (0, 1)):
             done = bench.run(*words, closes=closes).was_refused(because="cannot write to standard output")
@@ -46,8 +47,8 @@ def _(bench: Bench) -> None:
     bench.run("lint", "antioquia", closes=(1,)).worked()
 
 
-@promise("a machine starts whichever standard streams are closed", needs_machine=True)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_a_machine_starts_whichever_standard_streams_are_closed(bench: Bench) -> None:
     for closes in ((0,), (0, 2), (2,)):
         done = bench.run("array", "show", closes=closes, on_machine=True)
         expect(done.status == 0, str(done))
@@ -59,8 +60,7 @@ def _(bench: Bench) -> None:
         expect(done.status == 1, str(done))
 
 
-@promise("an output that takes no more ends the command with a sentence")
-def _(bench: Bench) -> None:
+def test_an_output_that_takes_no_more_ends_the_command_with_a_sentence(bench: Bench) -> None:
     for words in (["--version"], ["--help"], ["workloads"], ["--json", "workloads"], ["completion", "bash"], ["run"]):
         done = bench.run(*words, output="/dev/full").was_refused(because="No space left")
         expect(done.status == 1, str(done))
@@ -75,23 +75,20 @@ def _(bench: Bench) -> None:
     expect(gone.stderr == "", f"a reader that left early: {gone.stderr!r}")
 
 
-@promise("help is printed whatever COLUMNS and LINES say")
-def _(bench: Bench) -> None:
+def test_help_is_printed_whatever_columns_and_lines_say(bench: Bench) -> None:
     for size in ("0", "1", "7", "-5", "99999999", "9" * 5000, "x", "", "1e3", "٣"):
         done = bench.run("array", "create", "--help", environment={"COLUMNS": size, "LINES": size}).worked()
         expect("--level" in done.out and len(done.out) < 100_000, f"COLUMNS={size[:20]}: {len(done.out)} characters")
 
 
-@promise("serve looks at its port and target before it listens")
-def _(bench: Bench) -> None:
+def test_serve_looks_at_its_port_and_target_before_it_listens(bench: Bench) -> None:
     for port in ("99999", "65536", "-1", "9" * 5000, "", "8642.0", "٨٠"):
         bench.run("serve", "--port", port).was_refused(because="--port")
     done = bench.run("--on", "bogus:", "serve", "--port", "0").was_refused(because="bogus")
     expect("http" not in done.out, str(done))
 
 
-@promise("Ctrl-C and SIGTERM at any moment after the start end a command without a traceback")
-def _(bench: Bench) -> None:
+def test_ctrl_c_and_sigterm_at_any_moment_after_the_start_end_a_command_without_a_traceback(bench: Bench) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         for milliseconds in (*range(5, 60, 5), *range(60, 300, 30)):
             process = bench.start("--json", "run", "--plan", "louwrentius-quick")
@@ -105,15 +102,14 @@ def _(bench: Bench) -> None:
             expect("Traceback" not in done.err and "Error" not in done.err, str(done))
 
 
-@promise("a command on the machine begins in a folder that its user may enter", needs_machine=True)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_a_command_on_the_machine_begins_in_a_folder_that_its_user_may_enter(bench: Bench) -> None:
     done = bench.run("exec", "--", "pwd", on_machine=True).worked()
     expect(done.out.startswith("/") and "denied" not in done.said, str(done))
 
 
 @contextmanager
 def served(bench: Bench) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
-    """Start a server; yields its process, address and port."""
     process = bench.start("serve", "--port", "0")
     assert process.stdout is not None
     try:
@@ -125,8 +121,7 @@ def served(bench: Bench) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
         process.communicate()
 
 
-@promise("nothing that is sent to serve makes it print a traceback, grow or stop")
-def _(bench: Bench) -> None:
+def test_nothing_that_is_sent_to_serve_makes_it_print_a_traceback_grow_or_stop(bench: Bench) -> None:
     with served(bench) as (process, address, port):
         path = urlsplit(address).path
         requests = (

@@ -7,20 +7,22 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from lab.drills.schema import catalogue
 from lab.host.files import HostFiles
 from lab.machine.stand_still import group_members
-from tests.hardening.workbench import Bench, Done, expect, promise
+from tests.hardening.workbench import Bench, Done, expect
 from tests.kernel.place import record_of
+
+pytestmark = pytest.mark.wide
 
 _SECRET = "SECRET-KEY-OF-THE-USER"
 _MINUTES = 150.0
 
 
-@promise(
-    "a drill from outside reads no file of the user, is announced, and is not called just sound", needs_machine=True
-)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_a_drill_from_outside_reads_no_file_of_the_user_and_is_announced(bench: Bench) -> None:
     key = bench.file("id_rsa", _SECRET)
     drill = Path(catalogue()["01-dropped-members"]).read_text(encoding="utf-8")
     name = f'--name="$(cat {key} | cut -c1-31)"'
@@ -43,10 +45,8 @@ def _(bench: Bench) -> None:
             expect(_SECRET.encode() not in path.read_bytes(), f"{path} holds it")
 
 
-@promise(
-    "a disk of the computer that fills stops the machine before md loses a member, and is told", needs_machine=True
-)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_a_full_disk_of_the_computer_stops_the_machine_before_md_loses_a_member(bench: Bench) -> None:
     create = ("array", "create", "--level", "5", "--disks", "3", "--assume-clean")
     bench.run(*create, on_machine=True, seconds=_MINUTES).worked()
     room = os.statvfs(bench.state)
@@ -63,8 +63,8 @@ def _(bench: Bench) -> None:
         expect("[3/3] [UUU]" in seen.out, str(seen))
 
 
-@promise("a machine that is stopped with all of its processes goes on, or says that it was stopped", needs_machine=True)
-def _(bench: Bench) -> None:
+@pytest.mark.kernel
+def test_a_machine_that_is_stopped_with_all_of_its_processes_goes_on_or_says_so(bench: Bench) -> None:
     line = "for i in $(seq 300); do for j in 1 2 3 4 5 6 7 8 9; do :; done; cat /proc/mdstat; done; echo at the end"
     process = bench.start("exec", "--", line)
     assert process.stdout
