@@ -98,7 +98,7 @@ def test_only_one_command_has_the_lab(place: Place) -> None:
 def test_disks_come_and_go(place: Place) -> None:
     assert raidlab(place, "disks", "add", "--kind", "file", "--size", "40M").stdout == "added: disk09\n"
     assert "blank" in raidlab(place, "disks", "add", "--kind", "spindle", "--size", "20M").stderr
-    disks = {disk["name"]: disk for disk in json.loads(raidlab(place, "--json", "disks").stdout)["disks"]}
+    disks = {disk["name"]: disk for disk in json.loads((place.state / "labs/cli/lab.json").read_text())}
     assert disks["disk09"]["size_bytes"] == 40 << 20
     assert disks["disk10"]["model"] == "hdd-7200"
     raidlab(place, "disks", "remove", "disk09", "disk10")
