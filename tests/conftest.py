@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import hypothesis
 import platformdirs
@@ -119,6 +120,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--on", metavar="TARGET", help="the machine of the kernel tests: uml: (the default) or qemu:")
+    parser.addoption("--seconds", type=float, help="how long the tests last that can last for hours")
+    parser.addoption("--seed", type=int, default=13, help="of what these tests choose at random")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -148,6 +151,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
+        if "long_run" in getattr(item, "fixturenames", ()):
+            # Longer than any wait of theirs, so that what hangs is reported as a hang.
+            item.add_marker(pytest.mark.timeout((config.getoption("seconds") or 0.0) + 1800.0))
         if item.path.as_posix().endswith(SLOW):
             item.add_marker(pytest.mark.slow)
         files.setdefault(item.path, []).append(item)
@@ -185,6 +191,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if everything_required():
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
+
+
+class LongRun(NamedTuple):
+    """For tests that can last for hours; their usual time if ``seconds`` is None."""
+
+    seconds: float | None
+    seed: int
+
+
+@pytest.fixture
+def long_run(request: pytest.FixtureRequest) -> LongRun:
+    return LongRun(request.config.getoption("seconds"), request.config.getoption("seed"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,15 +2,10 @@
 
 A fork costs a hundredth of a start. Labs are opened on a machine without a world behind it, and time passes only when
 something sleeps; everything else is the real command, from its arguments to its exit status.
-
-    .venv/bin/python -I -m tests.hardening.fuzzing --count 10000 --seed 13
-
-Status 1 if an input got no answer. It is made smaller and kept in ``--keep``, from where ``--again FILE`` repeats it.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import re
@@ -22,14 +17,13 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.cli import context as cli_context
 from lab.cli.main import run
 from lab.host import clock, streams
-from tests.hardening.inputs import Case, case, read_case
+from tests.hardening.inputs import Case
 from tests.unit.disks.machines import Device, lab_disks, machine_of, opener_of
 
 MOST_BYTES = 2**30
@@ -40,7 +34,6 @@ MOST_CPU_SECONDS = 10
 _NEXT = re.compile(r'^  next: |"fix": "[^"]', re.MULTILINE)
 _BUG = re.compile("Traceback|this should not happen|not enough memory|Exception ignored")
 _TOLD_BYTES = 4096
-_MOST_SHRUNK = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,6 @@ class Outcome:
 
     status: int | None
     said: str
-    seconds: float
     problem: str = ""
 
 
@@ -94,7 +86,7 @@ def _forked(case: Case, folder: Path) -> Outcome:
     if is_late:
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return _judged(case, None if is_late else status, said.decode("utf-8", "replace"), time.monotonic() - begin)
+    return _judged(case, None if is_late else status, said.decode("utf-8", "replace"))
 
 
 def _read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
@@ -112,7 +104,7 @@ def _read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
     return said, True
 
 
-def _judged(case: Case, status: int | None, said: str, seconds: float) -> Outcome:
+def _judged(case: Case, status: int | None, said: str) -> Outcome:
     problem = ""
     passes_status_on = "exec" in case.words
     if status is None:
@@ -123,7 +115,7 @@ def _judged(case: Case, status: int | None, said: str, seconds: float) -> Outcom
         problem = f"'{found[0]}'"
     elif status in (2, 3, 4) and not _NEXT.search(said):
         problem = "no next step"
-    return Outcome(status, said, seconds, problem)
+    return Outcome(status, said, problem)
 
 
 def _carry_out(case: Case, folder: Path, output: int) -> None:
@@ -183,43 +175,3 @@ def smaller(found: Case, problem: str) -> Case:
         if still(fewer := replace(found, files=without)):
             found = fewer
     return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=13)
-    parser.add_argument("--keep", type=Path, default=Path("fuzz-found"))
-    parser.add_argument("--again", type=Path, metavar="FILE")
-    options = parser.parse_args()
-    load_all()
-    if options.again:
-        seen = outcome(read_case(options.again.read_text()))
-        sys.stdout.write(f"status {seen.status}, {seen.seconds:.1f} s, {seen.problem or 'an answer'}\n{seen.said}")
-        return 1 if seen.problem else 0
-    statuses: Counter[str] = Counter()
-    unanswered, longest = 0, 0.0
-    for number in range(options.count):
-        kind, made = case(options.seed, number)
-        seen = outcome(made)
-        statuses[f"{kind}: {seen.status}"] += 1
-        longest = max(longest, seen.seconds)
-        if not seen.problem:
-            continue
-        unanswered += 1
-        if unanswered <= _MOST_SHRUNK:
-            made = smaller(made, seen.problem)
-        options.keep.mkdir(exist_ok=True)
-        file = options.keep / f"{options.seed}-{number}.json"
-        file.write_text(made.written())
-        sys.stdout.write(f"{file}: {seen.problem}: {' '.join(made.words)[:200]!r}\n  {seen.said[-300:]}\n")
-        # A fork would copy buffered output.
-        sys.stdout.flush()
-    for status, count in sorted(statuses.items()):
-        sys.stdout.write(f"{count:7} {status}\n")
-    sys.stdout.write(f"{options.count} inputs, {unanswered} without an answer; longest {longest:.2f} s\n")
-    return 1 if unanswered else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

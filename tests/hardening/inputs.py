@@ -80,7 +80,7 @@ VALUES = (
     *("1979-05-27", "0x7f", '"../../x"', '"psync\\nexec_prerun=id"'),
 )
 _NEVER = ("serve",)
-"""It runs until it is stopped; process.py tests it."""
+"""It runs until it is stopped; test_process.py tests it."""
 _LONG = "--prove"
 """It takes minutes: it tries every step of every lesson or drill."""
 _ALWAYS = {"run": ("--plan",), "watch": ("--count", "1")}

@@ -1,4 +1,4 @@
-"""A sample of the inputs of ``tests.hardening.fuzzing``, and whether it would detect a bug."""
+"""Hostile inputs, as many as ``--seconds`` allows, and whether a bug would be detected."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conftest import LongRun
 from tests.hardening import fuzzing
 from tests.hardening.fuzzing import load_all, outcome, smaller
 from tests.hardening.inputs import Case, case, read_case
 
 COUNT = 120
 MORE_SECONDS = 60.0
+# What a failure prints, to be repeated.
 FOUND = (
     # The program that measures a drive returns nothing.
     '[["disks", "calibrate", "disk01", "--name", "ad0"], {}]',
@@ -33,10 +35,10 @@ def test_every_input_gets_an_answer(part: int) -> None:
 
 
 @pytest.mark.wide
-def test_every_input_of_a_minute_gets_an_answer() -> None:
+def test_every_input_of_a_minute_gets_an_answer(long_run: LongRun) -> None:
     begun, number = time.monotonic(), 0
-    while time.monotonic() - begun < MORE_SECONDS:
-        kind, made = case(13, number)
+    while time.monotonic() - begun < (long_run.seconds or MORE_SECONDS):
+        kind, made = case(long_run.seed, number)
         seen = outcome(made)
         assert not seen.problem, f"{kind} {number}: {smaller(made, seen.problem).written()}: {seen}"
         number += 1

@@ -1,25 +1,18 @@
 """Client, supervisor, kernel and their pairs killed at random moments of every long command: is it clean each time?
 
-    .venv/bin/python -I -m tests.kernel.kills --kills 200
-
-Status 1 if not. Each kill has a state folder of its own, copied from one that was prepared once for its command. Then
-the next command runs, and everything is looked at: exit statuses, what is left behind, stored results, and the data on
-the array.
+Each kill has a state folder of its own, copied from one that was prepared once for its command. Then the next command
+runs, and everything is looked at: exit statuses, what is left behind, stored results, and the data on the array.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import random
 import shutil
 import subprocess
-import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -223,38 +216,3 @@ def problems_after(kill: Kill, prepared: tuple[Path, float], root: Path, target:
         if ended.killed:
             return problems
     return [*problems, f"{' and '.join(kill.victims)} were never there to be killed"]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    parser.add_argument("--jobs", type=int, default=2, help="kills side by side")
-    parser.add_argument("--only", choices=sorted(SCENARIOS), action="append")
-    parser.add_argument("--on", default="uml:", help="an embedded kernel: 'uml:?time=virtual' is the other one")
-    options = parser.parse_args()
-    sys.stdout.write(f"--seed {options.seed} repeats this\n")
-    chance = random.Random(options.seed)
-    names = options.only or list(SCENARIOS)
-    kills = [planned(names[n % len(names)], n // len(names), chance) for n in range(options.kills)]
-    with tempfile.TemporaryDirectory(prefix="raidlab-kills-") as name:
-        folder = Path(name)
-        preparations = Preparations(folder, options.on)
-        prepared = {each: preparations.prepare(each) for each in dict.fromkeys(kill.command for kill in kills)}
-
-        def is_clean(number: int) -> bool:
-            kill = kills[number]
-            problems = problems_after(kill, prepared[kill.command], folder / f"kill-{number}", options.on)
-            told = "; ".join(problems) or "clean"
-            sys.stdout.write(f"{number}: {kill.command}, {' and '.join(kill.victims)}: {told}\n")
-            sys.stdout.flush()
-            return not problems
-
-        with ThreadPoolExecutor(options.jobs) as pool:
-            clean = sum(pool.map(is_clean, range(len(kills))))
-    sys.stdout.write(f"{clean} of {len(kills)} kills left all clean\n")
-    return 0 if clean == len(kills) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

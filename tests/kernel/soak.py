@@ -1,6 +1,4 @@
-"""Two hours of work on the embedded kernel: does anything grow, stand still, or stay behind?
-
-    .venv/bin/python -I -m tests.kernel.soak --seconds 7200
+"""Hours of work on the embedded kernel: does anything grow, stand still, or stay behind?
 
 Create, mark, load, fail, rebuild under load, verify, scrub, stop: over and over, on several levels and kinds of disks,
 many rounds on one machine, then a fresh one after a few. Each round is one line on standard error; JSON on standard
@@ -47,7 +45,6 @@ from lab.session.session import LabSession
 from lab.units import KIB, MIB
 from tests.kernel.place import kernel_target, record_of
 
-TWO_HOURS = 7200.0
 STINTS = (1, 40, 3, 60, 1, 2)
 """Rounds on one machine, in turn."""
 SETTLING_ROUNDS = 12
@@ -285,9 +282,9 @@ def grown(findings: Findings) -> dict[str, dict[str, float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=TWO_HOURS)
-    parser.add_argument("--seed", type=int, default=13)
-    parser.add_argument("--evidence", type=Path, default=Path("soak-evidence"))
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--evidence", type=Path, required=True)
     options = parser.parse_args()
     findings, chance = Findings(options.evidence.absolute()), random.Random(options.seed)
     begin = time.monotonic()

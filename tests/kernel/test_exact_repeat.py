@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.report import RAIDLAB
 from lab.host.processes import isolated_python
 from lab.machine.kernel_image import kernel_cache
 from lab.results.record import ResultRecord, differences
@@ -34,7 +35,6 @@ RECORD = "record.json"
 BURN = "import time; held = bytearray({bytes}); end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 MOST_BURNING = 2
 MOST_BYTES = 256 << 20
-START = "import os, sys; {before}from lab.cli.main import run; sys.exit(run())"
 EXPERIMENT = """\
 format_version = 2
 id = "exact-repeat"
@@ -154,11 +154,10 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str, *more: str) 
     if circumstance.has_own_home:
         (folder / "home").mkdir()
         environment |= {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "home/config")}
-    processor = min(os.sched_getaffinity(0))
-    before = f"os.sched_setaffinity(0, [{processor}]); " if circumstance.has_one_processor else ""
+    start = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))) if circumstance.has_one_processor else ()
     words = ("--on", "uml:", "--quiet", "run", str(folder / "experiment.toml"), "--json", *more)
     ended = subprocess.run(
-        isolated_python("-c", START.format(before=before), *words),
+        (*start, *RAIDLAB, *words),
         env=environment,
         cwd=folder,
         stdin=subprocess.DEVNULL,

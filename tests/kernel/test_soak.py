@@ -1,4 +1,4 @@
-"""A minute of the work that ``tests.kernel.soak`` does for two hours, in a process of its own: it counts its memory."""
+"""The work of ``tests.kernel.soak`` for a minute or ``--seconds``, in a process of its own: it counts its memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from lab.host.processes import isolated_python
+from tests.conftest import LongRun
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600), pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 SECONDS = 60
 
 
-def test_nothing_fails_or_stays_behind(tmp_path: Path) -> None:
+def test_nothing_fails_or_stays_behind(tmp_path: Path, long_run: LongRun) -> None:
     evidence = tmp_path / "evidence"
-    words = ("--seconds", str(SECONDS), "--evidence", str(evidence))
+    words = ("--seconds", str(long_run.seconds or SECONDS), "--seed", str(long_run.seed), "--evidence", str(evidence))
     ended = subprocess.run(
         isolated_python("-m", "tests.kernel.soak", *words),
         cwd=tmp_path,
