@@ -100,6 +100,7 @@ class Findings:
 
 
 def disks() -> tuple[DiskSpec, ...]:
+    """File disks come first, as the kernel has them from its start."""
     found: tuple[DiskSpec, ...] = ()
     for kind, size in KINDS:
         model = "hdd-10k" if kind is DiskKind.SPINDLE else ""

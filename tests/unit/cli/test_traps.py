@@ -94,7 +94,7 @@ def test_the_installed_command_is_isolated(traps: Traps, words: str) -> None:
     assert done.returncode in range(5), done.stderr
 
 
-@pytest.mark.parametrize("module", ["tui", "lab.sweep.node", "tests.hardening.fuzzing", "benchmarks.fleet"])
+@pytest.mark.parametrize("module", ["tui", "lab.sweep.node", "tests.kernel.soak", "benchmarks.fleet"])
 def test_modules_that_are_started_by_name_are_the_installed_ones(traps: Traps, module: str) -> None:
     code = f"import importlib.util as find; print(find.find_spec({module!r}).origin)"
     done = run(traps, *isolated_python("-c", code))
