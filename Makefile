@@ -17,6 +17,7 @@ VM ?= vm
 ON_QEMU = $(addprefix tests/kernel/,test_grow.py test_scrub.py test_verdicts.py) \
   tests/kernel/test_disks.py::test_sixteen_file_disks_have_their_exact_sizes $(addprefix tests/kernel/test_machine.py::test_,\
   long_requests_and_answers_pass_the_serial_line a_panic_is_named a_client_ended_by_a_signal_leaves_no_process_and_the_next_one_sweeps)
+SETUPS := $(addprefix setup-,lab cluster test vm test-vm)
 # The experiment that `make lab` runs without a terminal.
 EXPERIMENT ?= antioquia-quick
 
@@ -25,7 +26,7 @@ EXPERIMENT ?= antioquia-quick
 unexport $(filter PYTHON%,$(.VARIABLES))
 
 .PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel root-image oci-image
-.PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
+.PHONY: $(SETUPS) clean
 
 help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -107,20 +108,8 @@ root-image: ## build a root image for qemu:?root=, for this computer's architect
 oci-image: ## build an image for podman and docker with all that uml: and qemu: need, for this computer's architecture or ARCH=amd64 or arm64
 	@provision/oci-image/build.sh $(or $(ARCH),$(shell dpkg --print-architecture))
 
-setup-lab:
-	@provision/host/setup.sh lab
-
-setup-cluster:
-	@provision/host/setup.sh cluster
-
-setup-test:
-	@provision/host/setup.sh test
-
-setup-vm:
-	@provision/host/setup.sh vm
-
-setup-test-vm:
-	@provision/host/setup.sh test-vm
+$(SETUPS): setup-%:
+	@provision/host/setup.sh $*
 
 clean: ## remove .venv and the tools' caches; results and kernels stay
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +92,6 @@ class Bench:
         """
 
         def before() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
             if not on_machine:
                 resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
                 resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
@@ -101,16 +100,8 @@ class Bench:
 
         told = tuple(os.fsdecode(word) for word in words)
         with open(output or os.devnull, "wb") as file:
-            process = subprocess.Popen(
-                [RAIDLAB, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=file if output else subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self.environment(environment),
-                cwd=self.folder,
-                preexec_fn=before,
-                start_new_session=True,
-            )
+            stdout = file.fileno() if output else subprocess.PIPE
+            process = self.start(*words, environment=environment, stdout=stdout, before=before)
             try:
                 out, err = process.communicate(timeout=seconds or (_MACHINE_SECONDS if on_machine else MOST_SECONDS))
             except subprocess.TimeoutExpired:
@@ -119,15 +110,26 @@ class Bench:
                 return Done(told, None, _text(out), _text(err))
         return Done(told, process.returncode, _text(out), _text(err))
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        *words: str | bytes,
+        environment: Mapping[str, str] | None = None,
+        stdout: int = subprocess.PIPE,
+        before: Callable[[], None] = lambda: None,
+    ) -> subprocess.Popen[bytes]:
+        def prepare() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            before()
+
         return subprocess.Popen(
             [RAIDLAB, *words],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
-            env=self.environment(),
+            env=self.environment(environment),
             cwd=self.folder,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=prepare,
+            start_new_session=True,
         )
 
     def file(self, name: str, text: str | bytes) -> str:

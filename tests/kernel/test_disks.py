@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.support.rig import destroy
 from lab.arrays import operations
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
-from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.guard import Guard
 from lab.disks.inventory import READ_HEADS, DiskEnds, read_ends
@@ -70,15 +68,6 @@ def test_other_kinds_attach_with_their_exact_size(lab: Lab, others: dict[str, La
     write = ("dd", "if=/dev/urandom", f"of={disk.node}", "bs=512", "count=1", "conv=fsync", "status=none")
     assert lab.machine.run((*write, f"seek={last}")).status == 0
     assert lab.machine.run((*write, f"seek={last + 1}"), check=False).status != 0
-
-
-def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
-    spec = ArraySpec("raid6", rig.nodes[:16], assume_clean=True, chunk_bytes=64 * KIB)
-    assert {lab.disk(node).kind for node in spec.members} == {DiskKind.FILE}
-    lab.execute(spec.creation())
-    assert rig.status.in_sync_count == 16
-    assert rig.size_bytes() == spec.raid.capacity_bytes(16, rig.status.component_bytes or 0, 64 * KIB)
-    lab.execute(destroy(spec))
 
 
 @pytest.mark.parametrize("depth", [pytest.param(1, marks=pytest.mark.wide), 4])

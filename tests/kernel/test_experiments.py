@@ -67,11 +67,10 @@ def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_p
     request = RunRequest(
         target=kernel_target(), host=host, on_progress=watch, on_notice=lambda _: None, is_cancelled=cancelled.is_set
     )
-    with pytest.raises(RunCancelled) as raised:
+    with pytest.raises(RunCancelled, match=r"\n.*--resume"):
         run_experiment(experiment(CANCELLED), CANCELLED, request)
     # The job itself would have taken two minutes.
     assert time.monotonic() - began[0] < 60
-    assert "--resume" in raised.value.hint
     store = ResultStore(host.state.results)
     kept = store.load("latest")
     assert kept.status is RunStatus.INCOMPLETE
