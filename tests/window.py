@@ -20,6 +20,7 @@ import pyte
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 120.0
+COLUMNS = 120
 REST_SECONDS = 30.0
 """Time for the processes that a program started to close the terminal too."""
 RAIDLAB = "import sys; from lab.cli.main import run; sys.exit(run())"
@@ -39,7 +40,6 @@ class Window:
         argv: Sequence[str],
         state: Path | None = None,
         *,
-        columns: int = 120,
         rows: int = 40,
         folder: Path = REPOSITORY,
         environment: Mapping[str, str] | None = None,
@@ -52,7 +52,7 @@ class Window:
         ``passed``: descriptors that the program gets.
         """
         self.ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (rows, columns))
+        termios.tcsetwinsize(theirs, (rows, COLUMNS))
         self.settings = termios.tcgetattr(theirs)
         if not has_echo:
             self.settings[3] &= ~termios.ECHO
@@ -70,7 +70,7 @@ class Window:
         )
         os.close(theirs)
         self.output = b""
-        self._screen = pyte.Screen(columns, rows)
+        self._screen = pyte.Screen(COLUMNS, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._drawn = 0
 

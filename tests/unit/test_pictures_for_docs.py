@@ -5,23 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.pictures.make import FOLDER, slim
-
-SVG = """<svg xmlns="http://www.w3.org/2000/svg"><style>
-@font-face { font-family: "Fira Code"; src: url("https://fonts.example/a.woff2") }
-.terminal-123-r1 { fill: #ffffff }
-</style><defs><clipPath id="terminal-123-clip"><rect x="0"/></clipPath></defs>
-<text class="terminal-123-r1" x="12.200000001" y="20.0" textLength="97.6" clip-path="url(#terminal-123-line-0)">1.89k IOPS, 6.1.176</text>
-</svg>"""  # noqa: E501
-
-
-def test_a_slim_picture_has_the_same_text_and_loads_no_font() -> None:
-    found = slim(SVG)
-    assert "1.89k IOPS, 6.1.176" in found
-    assert 'x="12.2" y="20" textLength="97.6"' in found
-    assert "http://www.w3.org/2000/svg" in found
-    for word in ("fonts.example", "clip", "terminal-123"):
-        assert word not in found
+from docs.pictures.make import FOLDER
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/student.md"])
