@@ -79,14 +79,10 @@ main() {
   local distro
   distro="$(distribution)"
   case "${1:-}" in
-  lab)
+  lab | cluster)
     prepare_lab "$distro"
-    "$here/venv.sh" runtime
+    "$here/venv.sh" "${1/lab/runtime}"
     prepare_stock_kernel "$distro"
-    ;;
-  cluster)
-    prepare_lab "$distro"
-    "$here/venv.sh" cluster
     ;;
   test)
     local sets=(test cluster qemu "qemu-$(uname -m)")
