@@ -94,8 +94,8 @@ class Rig:
             error.add_note(self.lab.machine.run(("sh", "-c", asked), check=False).stdout)
             raise
 
-    def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str, seconds: float = 120) -> ArrayStatus:
-        return wait_for(lambda: self.status, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
+    def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str) -> ArrayStatus:
+        return wait_for(lambda: self.status, is_reached, what=what, timeout_seconds=120, clock=HostClock())
 
     def limit_sync(self, kib_per_second: int | None) -> None:
         plan = operations.set_sync_speed(

@@ -62,8 +62,8 @@ class Watched:
     def kinds(self) -> list[EventKind]:
         return [event.kind for event in self.events]
 
-    def wait(self, is_reached: Callable[[Watched], bool], what: str, seconds: float = 120.0) -> None:
-        wait_for(lambda: self, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
+    def wait(self, is_reached: Callable[[Watched], bool], what: str) -> None:
+        wait_for(lambda: self, is_reached, what=what, timeout_seconds=120, clock=HostClock())
 
 
 @contextmanager

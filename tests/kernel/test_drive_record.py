@@ -51,9 +51,9 @@ def write(machine: Machine, text: str, block: int, *, drive: int = 0, how: str =
     machine.run(("sh", "-c", f"head -c {BLOCK} /dev/zero | tr '\\0' {text} | {put}"))
 
 
-def letters(machine: Machine, drive: int = 0, blocks: int = 4) -> str:
-    """The first byte of each sector of the first blocks, a dot for a zero."""
-    read = f"dd if=/dev/drive{drive} bs={BLOCK} count={blocks} iflag=direct status=none | base64 -w0"
+def letters(machine: Machine, drive: int = 0) -> str:
+    """The first byte of each sector of the first four blocks, a dot for a zero."""
+    read = f"dd if=/dev/drive{drive} bs={BLOCK} count=4 iflag=direct status=none | base64 -w0"
     data = base64.b64decode(machine.run(("sh", "-c", read)).stdout)
     return "".join(chr(data[at]) if data[at] else "." for at in range(0, len(data), 512))
 

@@ -78,8 +78,7 @@ class Computer:
     ) -> subprocess.CompletedProcess[str]:
         if argv[:1] == ("vagrant",) and argv[1:2] != ("ssh-config",):
             # It may give the machine another address or key.
-            for known in self.folder.glob("ssh-*"):
-                known.unlink()
+            (self.folder / "ssh-config").unlink(missing_ok=True)
         return subprocess.run(
             self.command(argv, cwd=cwd),
             stdin=subprocess.DEVNULL,
@@ -113,18 +112,18 @@ class Computer:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def ssh(self, line: str, *, node: str = "raidlab", timeout: float = 300, check: bool = True) -> Done:
+    def ssh(self, line: str, *, check: bool = True) -> Done:
         """Run a shell line in the virtual machine as ``vagrant ssh -c`` does, without waiting for Vagrant to start."""
-        return self.run(*self._ssh(node), line, timeout=timeout, check=check)
+        return self.run(*self._ssh(), line, check=check)
 
     def ssh_json(self, line: str, *, timeout: float = 300) -> Any:
-        return self.json(*self._ssh("raidlab"), line, timeout=timeout)
+        return self.json(*self._ssh(), line, timeout=timeout)
 
-    def _ssh(self, node: str) -> tuple[str, ...]:
-        known = self.folder / f"ssh-{node}"
+    def _ssh(self) -> tuple[str, ...]:
+        known = self.folder / "ssh-config"
         if not known.exists():
-            known.write_text(self.run("vagrant", "ssh-config", node).text)
-        return ("ssh", "-F", str(known), node)
+            known.write_text(self.run("vagrant", "ssh-config", "raidlab").text)
+        return ("ssh", "-F", str(known), "raidlab")
 
     @property
     def volumes_folder(self) -> Path:

@@ -37,11 +37,9 @@ class Clone:
         assert (answer.returncode, answer.stderr) == (0, "")
         return answer.stdout.removesuffix("\n")
 
-    def place_box(self, image: str = "debian-12", input_hash: str | None = None) -> Path:
+    def place_box(self, image: str = "debian-12") -> Path:
         """Create a box like a bake does, made from the clone's present contents."""
-        made_from = (
-            self.run("packer/steps/status.sh", "--inputs", image).stdout.strip() if input_hash is None else input_hash
-        )
+        made_from = self.run("packer/steps/status.sh", "--inputs", image).stdout.strip()
         folder = self.root / "packer" / "output" / image
         folder.mkdir(parents=True)
         (folder / f"raidlab-{image}.box").write_bytes(b"box")
