@@ -29,13 +29,12 @@ def test_memory_loaded_at_the_start_is_not_growth() -> None:
     assert growth_per_round([start + [(float(number), 500.0) for number in range(10, 60)]], skip=10) == 0.0
 
 
-def test_machines_are_not_compared_with_one_another() -> None:
+@pytest.mark.parametrize(("slope", "more"), [(0.0, 1000.0), (2.0, -5000.0)])
+def test_machines_are_not_compared_with_one_another(slope: float, more: float) -> None:
     """A later machine with more memory is no growth; the same growth on each is."""
     chance = random.Random(2)
-    groups = [series(40, 0.0, 1.0, chance), [(r, v + 1000.0) for r, v in series(40, 0.0, 1.0, chance, first=40)]]
-    assert growth_per_round(groups) == pytest.approx(0.0, abs=0.05)
-    groups = [series(40, 2.0, 1.0, chance), [(r, v - 5000.0) for r, v in series(40, 2.0, 1.0, chance, first=40)]]
-    assert growth_per_round(groups) == pytest.approx(2.0, abs=0.05)
+    later = [(number, value + more) for number, value in series(40, slope, 1.0, chance, first=40)]
+    assert growth_per_round([series(40, slope, 1.0, chance), later]) == pytest.approx(slope, abs=0.05)
 
 
 def test_too_few_rounds_give_no_growth() -> None:
