@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, specs
+from lab.disks.inventory import absent
 from lab.errors import LabError
 from lab.host.clock import HostClock, wait_for
 from lab.session import breaking
-from lab.session.breaking import is_pulled, paces
+from lab.session.breaking import paces
 from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, events_between
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
@@ -36,11 +38,12 @@ def session(lab: Lab) -> Iterator[LabSession]:
     yield session
     for status in session.statuses():
         session.run(session.array(status.name).stop())
-    for disk in SPINDLES:
-        if is_pulled(session, session.lab.disk(disk.name)):
+    pulled = absent(lab.machine, [disk.kernel_name for disk in lab.disks])
+    for disk in lab.disks:
+        if disk.kernel_name in pulled:
             session.run(breaking.plug_in(session, disk.name))
     for name in paces(session):
-        session.run(breaking.slow(session, name, session.lab.disk(name).model))
+        session.run(operations.slow(session.lab.disk(name), session.lab.disk(name).model))
     after = written_bytes(lab.machine, nodes)
     lab.reset([disk for disk in lab.disks if after[disk.node] != before[disk.node]])
 
