@@ -28,6 +28,7 @@ from lab.cli.main import run
 from lab.host import clock, streams
 from tests.conftest import LongRun
 from tests.hardening.inputs import Case, case, commands, read_case
+from tests.hardening.workbench import MOST_BYTES, MOST_CPU_SECONDS, MOST_SECONDS
 from tests.unit.disks.machines import Device, lab_disks, machine_of, opener_of
 
 COUNT = 120
@@ -37,10 +38,6 @@ FOUND = (
     # The program that measures a drive returns nothing.
     '[["disks", "calibrate", "disk01", "--name", "ad0"], {}]',
 )
-MOST_BYTES = 2**30
-MOST_SECONDS = 60.0
-MOST_CPU_SECONDS = 10
-"""A process that computes for longer is killed: its status is -9."""
 # The doctor's report contains the fixes as fields.
 _NEXT = re.compile(r'^  next: |"fix": "[^"]', re.MULTILINE)
 _BUG = re.compile("Traceback|this should not happen|not enough memory|Exception ignored")
