@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import grimp
@@ -185,3 +186,68 @@ def test_no_imports_form_a_cycle() -> None:
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     # Raises CycleError, which names the modules.
     assert len(tuple(TopologicalSorter(imports).static_order())) == len(imports)
+
+
+PAUSING_LOOPS = {
+    "lab/arrays/status.py": "waits for md as long as it makes progress, on the machine's clock",
+    "lab/cli/load.py": "prints a sample at each interval",
+    "lab/cli/session.py": "a thread that works until its command has ended",
+    "lab/disks/pace_program.py": "stands alone on the machine",
+    "lab/faults/campaign.py": "waits for threads, where a signal must be able to interrupt it",
+    "lab/host/clock.py": "the wait loop",
+    "lab/machine/agent.py": "stands alone on the machine",
+    "lab/machine/kernel_init.py": "stands alone on the machine",
+    "lab/machine/watchdog.py": "a thread that closes a machine that takes too long",
+    "lab/session/monitor.py": "a thread that takes samples until the session is closed",
+    "lab/session/pace.py": "lets time pass on the machine",
+    "lab/sweep/pool.py": "replaces workers while it waits for them",
+    "lab/sweep/spread.py": "replaces workers while it waits for an answer",
+    "tui/driver.py": "the thread that reads the terminal",
+}
+
+
+def test_every_loop_that_pauses_is_listed_with_its_reason(modules: Modules) -> None:
+    found = {name for name, nodes in modules.items() for node in nodes if isinstance(node, ast.While) and pauses(node)}
+    assert found == set(PAUSING_LOOPS)
+
+
+def pauses(loop: ast.While) -> bool:
+    """Whether something in the loop sleeps, or waits with a time limit."""
+    return any(
+        node.func.attr == "sleep" or (node.func.attr in ("wait", "result") and bool(node.args or node.keywords))
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
+
+
+BY_NAME = {
+    "lab/machine/agent.py": "runs the modules with further verbs that its client has sent",
+    "lab/machine/agent_programs.py": "imports the program that its client has sent",
+    "lab/machine/api.py": "sends the agent the module whose name contains that of the verbs",
+    "lab/machine/attached.py": "its command on the other computer runs the agent that follows on standard input",
+    "lab/machine/programs.py": "sends a program with the modules that its lines of imports name",
+    "lab/plugins.py": "entry points are names",
+    "lab/sweep/pool.py": "starts lab.sweep.node as a process",
+    "tui/keys.py": "imports every module of its package, to find their keys",
+    "tui/serve.py": "starts the app as a process",
+}
+
+
+def uses_a_module_by_name(node: ast.AST) -> bool:
+    """Whether a node imports, runs or sends a module that no import names."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return dotted(node).endswith(("import_module", "__import__")) or dotted(node) == "exec"
+    if isinstance(node, ast.JoinedStr):
+        # A file's name made from a word.
+        return isinstance(node.values[-1], ast.Constant) and str(node.values[-1].value).endswith(".py")
+    if isinstance(node, ast.Constant):
+        return bool(re.search(r"^(lab|tui)(\.\w+)+:\w+$|\bexec\(", leading_text(node)))
+    words: list[str] = []
+    if isinstance(node, ast.Tuple | ast.List | ast.Call):
+        words = [leading_text(each) for each in (node.args if isinstance(node, ast.Call) else node.elts)]
+    return any(flag == "-m" and re.fullmatch(r"(lab|tui)(\.\w+)*", module) for flag, module in pairwise(words))
+
+
+def test_no_module_is_imported_by_a_string(modules: Modules) -> None:
+    found = {name for name, nodes in modules.items() if any(map(uses_a_module_by_name, nodes))}
+    assert found == {*BY_NAME}
