@@ -713,8 +713,11 @@ class Create(OperationAction, frozen=True, kw_only=True, tag="array.create"):
         """Return the array's spec on ``disks``, of which ``free`` are unused; ``taken`` names all existing arrays.
 
         Without ``disks``, it is on placeholders of ample size, so that no error in it is due to the actual disks.
-        Raises SpecError if a disk is unknown, and ArrayError if too few are free.
+        Raises SpecError if a disk is unknown, and ArrayError if too few are free or the name is taken.
         """
+        if self.array in taken:
+            hint = f"choose a different name, or remove that array with 'raidlab array destroy {self.array}'"
+            raise ArrayError(f"an array {self.array} already exists", hint=hint)
         shares = _shares(self.utilisation) if self.utilisation else None
         if disks is None:
             fewest = self.kind.member_count(self.level, len(shares or ()) or (self.reference or 0) + 2)

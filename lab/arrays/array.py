@@ -349,22 +349,15 @@ class OpenArrays:
         steps = (step for array in self.found.stopped for step in array.start_plan(self.machine).steps)
         return Plan.of("Start all arrays", steps)
 
-    def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW, *, checks_disks: bool = True) -> Plan:
-        """Return a plan that creates the array and its file system.
-
-        Raises LabError if this is not possible and, with ``checks_disks``, if a disk is in use.
-        """
-        if spec.name in self.names():
-            raise ArrayError(
-                f"an array {spec.name} already exists",
-                hint=f"choose a different name, or remove that array with 'raidlab array destroy {spec.name}'",
-            )
-        taken = self.machine.list_dirs(["/sys/block"])["/sys/block"]
-        plan = spec.creation(self.disks, file_system, taken)
-        if not checks_disks:
-            return plan
+    def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW) -> Plan:
+        """Return a plan that creates the array and its file system. Raises LabError if a disk is in use."""
+        plan = spec.creation(self.disks, file_system, self.block_names())
         self.check_free(spec.devices)
         return plan.on_blank_disks()
+
+    def block_names(self) -> Sequence[str]:
+        """Return the kernel names of all block devices, which include arrays that are being stopped."""
+        return self.machine.list_dirs(["/sys/block"])["/sys/block"]
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
         """Raises DeviceRefused if a disk is in use, is not blank, or belongs or once belonged to an array.

@@ -177,8 +177,8 @@ class Spec(ABC):
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
         """Return a plan that creates the array, then the file system on it.
 
-        ``disks`` include those of the array; ``taken`` are the md names in use. Raises SpecError if the request is
-        impossible on every machine.
+        ``disks`` include those of the array. If it consists of several md arrays, these do not get the names in
+        ``taken``. Raises SpecError if the request is impossible on every machine.
         """
 
     def preview(

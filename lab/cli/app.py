@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -66,18 +66,9 @@ def _global_options(
     verbose: Annotated[bool, flag("Narrate every command.", "--verbose", "-v")] = False,
     text: Annotated[bool, flag("Run the app in plain lines, for screen readers.")] = False,
 ) -> tuple[str, ...]:
+    """Store the global options, and return the other arguments."""
     use_options(Options(on, json, quiet, verbose, options().command, text))
     return tokens
-
-
-def read_options(app: App, arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Store the global options, and return the other arguments, or None if help was printed.
-
-    Raises CycloptsError if an option is invalid.
-    """
-    read, bound, _ = app.meta.parse_args(list(arguments), exit_on_error=False, print_error=False)
-    words = read(*bound.args, **bound.kwargs)
-    return words if isinstance(words, tuple) else None
 
 
 def make_app(words: Collection[str] | None = None) -> App:

@@ -432,10 +432,12 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
         return
     with open_session(client_of(context)) as session:
         spec = action.spec(session.disks, session.free_disks(), session.names())
-        made = session.creation(spec, action.file_system, checks_disks=not plan)
+        made = spec.creation(session.disks, action.file_system, session.block_names())
         if plan:
             show_plan(context, made)
             return
+        session.check_free(spec.devices)
+        made = made.on_blank_disks()
         if note := spec.note(session.disks):
             context.narrator.notice(note)
         session.run(made)

@@ -41,11 +41,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
                 out(__version__)
             else:
                 require_utf8(arguments)
-                from lab.cli.app import make_app, read_options, without_command
+                from lab.cli.app import make_app, without_command
 
                 app = make_app(arguments)
                 use_width()
-                words = read_options(app, arguments)
+                # Without words, only global options were given. None means that help was printed.
+                read, given, _ = app.meta.parse_args(list(arguments), print_error=False, exit_on_error=False)
+                words = read(*given.args, **given.kwargs)
                 if words:
                     command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
                     if runner := getattr(command, "runner", None):
