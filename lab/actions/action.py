@@ -233,7 +233,6 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def on_selection(cls: type[A], it: Selection, **more: Any) -> A:
-        """Create the action for the selection; ``more`` contains the other arguments."""
         things = {Fills.ARRAY: it.array, Fills.DISK: it.disk, Fills.FREE_DISK: it.free_disk}
         filled = {
             field.name: thing.name

@@ -26,10 +26,10 @@ from lab.actions.action import (
     OperationAction,
     PlanAction,
 )
+from lab.arrays import operations
 from lab.arrays.array import ArrayKind, ArraysToPlan
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
-from lab.arrays.operations import CORRUPTION_BLOCK_BYTES
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy, Spec, bitmap_chunk_problem
 from lab.disks import DiskKind, LabDisk
 from lab.disks.kinds import find_disk
@@ -145,10 +145,7 @@ def workloads() -> list[Workload]:
 
 
 def disk_count(text: str) -> int | None:
-    """Return how many disks ``text`` requests, or None if it names disks or is empty.
-
-    Raises SpecError if the number exceeds the maximum.
-    """
+    """Return how many disks ``text`` requests, or None if it names disks or is empty. Raises SpecError for too many."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
@@ -159,10 +156,7 @@ def _explicit_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
 
 
 def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
-    """Return the disks that ``text`` names, or as many free disks as it requests.
-
-    Raises SpecError if a disk is unknown, and ArrayError if too few are free.
-    """
+    """Return the disks that ``text`` names, or as many free disks as it requests. Raises ArrayError for too many."""
     count = disk_count(text)
     if count is None:
         return _named_disks(text, disks)
@@ -243,7 +237,7 @@ class Corrupt(PlanAction, MemberAction, frozen=True, kw_only=True, tag="disk.cor
     length: Annotated[str, Argument("The amount to overwrite, such as 64K.")] = "64K"
 
     def __post_init__(self) -> None:
-        if parse_bytes(self.length, what="length") < CORRUPTION_BLOCK_BYTES:
+        if parse_bytes(self.length, what="length") < operations.CORRUPTION_BLOCK_BYTES:
             raise ArrayError(
                 "the length must be at least one block of 4 KiB", hint="specify a larger length, such as 64K"
             )
@@ -311,9 +305,7 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
         return [Choice(name, name, model.title) for name, model in all_drive_models().items()]
 
     def plan(self, session: LabSession) -> Plan:
-        from lab.session import breaking
-
-        return breaking.slow(session, self.disk, self.model)
+        return operations.slow(session.lab.disk(self.disk), self.model)
 
 
 class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
@@ -430,7 +422,6 @@ class Replace(OperationAction, MemberAction, frozen=True, kw_only=True, tag="arr
 
 
 def _unless_former_member(it: Selection) -> str:
-    """Return an obstacle unless the array has a bitmap and the disk is a faulty member of it or has left it."""
     was_in = it.member.is_faulty if it.member else it.was_member
     is_possible = it.array and it.array.has_bitmap and was_in
     return "" if is_possible else f"{it.disk_name} is not a former member of an array with a bitmap"

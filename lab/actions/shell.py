@@ -27,12 +27,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         return f"raidlab exec {shlex.quote(self.line)}"
 
     def perform(self, session: LabSession) -> None:
-        """Run the line, but only in an embedded kernel, which can write only to its own disks.
-
-        A lesson may come from an unknown author.
-
-        Raises LabError on other machines, and if the line exits with a nonzero status.
-        """
+        """Run the line only in an embedded kernel, since a lesson may come from an unknown author. Raises LabError."""
         from lab.session.session import Shell, link_disks
 
         if not session.is_embedded:

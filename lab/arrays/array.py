@@ -64,11 +64,7 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
-        """Return the arrays of this kind on these disks, sorted by name.
-
-        ``ends`` maps nodes to the disks' ends, with at least ``head_bytes`` of the beginning. ``host_name`` is that of
-        the machine.
-        """
+        """Return the arrays on disks whose ends have at least ``head_bytes``; ``host_name`` is the machine's."""
 
     @abstractmethod
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
@@ -312,10 +308,7 @@ class OpenArrays:
         return next((disk.name for disk in self.lab.disks if disk.node == node), node)
 
     def array(self, name: str) -> Array:
-        """Return the array with this name. Raises SpecError if it is not an array name.
-
-        An array that was found on the disks may be given by any name that ``FoundArray.is_called`` accepts.
-        """
+        """Return the array with a name that its kind or ``FoundArray.is_called`` accepts. Raises SpecError."""
         found = self.found.array(name)
         if found is None:
             return kind_among(self._kinds, name).array(self, name)
@@ -345,7 +338,6 @@ class OpenArrays:
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
 
     def start_stopped(self) -> Plan:
-        """Return a plan that starts every stopped array."""
         steps = (step for array in self.found.stopped for step in array.start_plan(self.machine).steps)
         return Plan.of("Start all arrays", steps)
 
@@ -360,10 +352,7 @@ class OpenArrays:
         return self.machine.list_dirs(["/sys/block"])["/sys/block"]
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused if a disk is in use, is not blank, or belongs or once belonged to an array.
-
-        Former members of the array ``besides`` are accepted.
-        """
+        """Raises DeviceRefused for a disk in use, not blank or of an array, except a former member of ``besides``."""
         own = []
         for array in self.found.all:
             held = [self.disk_name(node) for node in nodes if node in array.devices]

@@ -312,7 +312,6 @@ class BroughtUp:
     stopped: tuple[FoundArray, ...] = ()
     """The arrays that can be started, but are left stopped."""
     refused: tuple[FoundArray, ...] = ()
-    """The arrays that cannot be started; the ``refusal`` of each is the reason."""
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The types of the signatures on each node that has some, as blkid(8) names them."""
 
@@ -331,9 +330,7 @@ class BroughtUp:
         return array.name if is_plain and self.array(array.name) is array else array.uuid
 
     def holder_of(self, node: str) -> FoundArray | None:
-        """Return the array to which the device belongs now."""
         return next((array for array in self.all if node in array.devices), None)
 
     def former_holder_of(self, node: str) -> FoundArray | None:
-        """Return the array to which the device once belonged, and whose metadata it still contains."""
         return next((array for array in self.all if node in array.former_devices), None)

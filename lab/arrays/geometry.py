@@ -88,7 +88,6 @@ class StripeCell:
 
     @property
     def words(self) -> str:
-        """The chunk as text, such as ``data 12``, ``copy 1 of 12`` or ``P``."""
         if self.kind.is_parity:
             return self.kind.value
         return f"copy {self.copy} of {self.number}" if self.copy else f"data {self.number}"
@@ -174,7 +173,6 @@ class ChunkedGeometry(ArrayGeometry):
     chunk_sectors: int
 
     def _row_starts(self, number: int) -> Sequence[int]:
-        """Return the first sector of each row of a stripe on the members."""
         return (number * self.chunk_sectors,)
 
     def stripe(self, number: int) -> StripeMap:
@@ -186,7 +184,6 @@ class ChunkedGeometry(ArrayGeometry):
         return StripeMap(number, min(firsts), sectors, self.chunk_sectors, rows)
 
     def _cell(self, slot: int, sector: int) -> StripeCell | None:
-        """Return the chunk that begins at a sector of a member, or None if there is none."""
         found = self.content(slot, sector)
         if found is None:
             return None
@@ -604,10 +601,7 @@ class Raid0Geometry(ChunkedGeometry):
 
 
 def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int]) -> Raid0Geometry:
-    """Return the geometry for md's layout number and the size of each member's data, in slot order.
-
-    Raises ArrayError if the members differ in size and the layout is unknown.
-    """
+    """Return the geometry for md's layout number and the size of each member's data. Raises ArrayError."""
     zones = strip_zones([size - size % chunk_sectors for size in member_sectors])
     # If every later zone has only one member, both layouts are the same.
     has_two_layouts = len(zones) > 1 and len(zones[1].slots) > 1

@@ -247,7 +247,6 @@ class MdArray(Array):
             )
 
     def _check_fits(self, status: ArrayStatus, disk: str) -> None:
-        """Raises ArrayError if the disk is smaller than the space that the array uses on each member."""
         offsets = [member.data_offset_sectors or 0 for member in status.members]
         if status.component_bytes is None or not offsets:
             return
@@ -470,7 +469,6 @@ class StoppedArrays:
         return frozenset(self._stopped.read_or(()))
 
     def read_started(self) -> frozenset[str]:
-        """Read the UUIDs of the arrays that start only on request and that the user has started."""
         return frozenset(self._started.read_or(()))
 
     def write(self, found: BroughtUp) -> None:

@@ -32,7 +32,6 @@ def is_device_node(node: str) -> bool:
 
 
 def _require_array_name(name: str) -> str:
-    """Return ``name``. Raises SpecError if it is not an array name that the lab uses."""
     if not is_array_name(name):
         raise SpecError(f"'{name}' is not an array name", hint="write 'md' and a number below 1000, such as md0")
     return name
@@ -131,7 +130,6 @@ class Level(ABC):
         return max(0, least - missing), max(0, most - missing)
 
     def small_write(self, members: int) -> SmallWrite:
-        """Return the member I/Os that md issues for one write smaller than a chunk."""
         return SmallWrite(0, self.write_penalty)
 
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
@@ -416,10 +414,7 @@ ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asym
 
 
 def parse_level(text: str) -> Level:
-    """Return the level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 gets layout n2.
-
-    Raises SpecError, which suggests the nearest level, if the level is unknown.
-    """
+    """Return the level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 gets layout n2. Raises SpecError."""
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
         return _LEVELS[_WORDS[word]]

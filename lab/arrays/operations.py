@@ -314,7 +314,6 @@ _SCRUBS = {
         "Writing idle interrupts any sync; a sync that is still needed, such as a rebuild, restarts automatically.",
     ),
 }
-"""For each scrub, the title of its plan and the reason for its step."""
 
 
 def scrub(name: str, action: str) -> Plan:
@@ -452,10 +451,7 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def slow(disk: LabDisk, model: str) -> Plan:
-    """Slow a spindle down to the speed of ``model``, or let it run at its own (``OWN_PACE``).
-
-    Raises DeviceRefused if the disk is not a spindle, and SpecError if the model is not slower.
-    """
+    """Slow a spindle down to the speed of ``model``, or let it run at its own (``OWN_PACE``). Raises LabError."""
     if disk.kind is not DiskKind.SPINDLE:
         raise DeviceRefused(
             f"{disk.name} is a {disk.kind} disk, but only the speed of emulated drives can be changed",

@@ -104,11 +104,9 @@ class ArrayPreview:
 
     @property
     def survives(self) -> str:
-        """What the array survives, as text, for example ``1 failed member``."""
         return _failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
-        """Return the disks that have a slice in the inner array ``window``."""
         return {disk for row in self.rows for disk, own in enumerate(row.windows) if own == window}
 
     def loss_without(self, slots: frozenset[int], members: int) -> str:
@@ -189,10 +187,7 @@ class Spec(ABC):
         *,
         has_plan: bool = True,
     ) -> ArrayPreview:
-        """Return the preview, which lists errors as problems and never raises them.
-
-        ``disks`` include those of the array. The preview is faster without a plan (``has_plan``).
-        """
+        """Return the preview, which lists errors as problems and never raises them. It is faster without a plan."""
         problems, plan = self.problems(), None
         if problems:
             return ArrayPreview(problems)
@@ -219,7 +214,6 @@ def _sentence_of(error: LabError) -> str:
 
 
 def _failures_words(minimum: int, maximum: int) -> str:
-    """Return the range as text, such as ``1 failed member``, ``1 to 3 failed members`` or ``no failed members``."""
     if minimum != maximum:
         return f"{minimum} to {maximum} failed members"
     return "1 failed member" if minimum == 1 else f"{minimum or 'no'} failed members"
@@ -427,10 +421,7 @@ class ArraySpec(Spec):
         file_system: FileSystem = FileSystem.RAW,
         taken: Collection[str] = (),
     ) -> Plan:
-        """Like ``Spec.creation``, but a single disk is used as it is, without any steps to create an array.
-
-        Without ``disks``, no size is checked. Raises one SpecError that lists every problem.
-        """
+        """Like ``Spec.creation``, but a single disk is used as it is, and without ``disks``, no size is checked."""
         self.validate()
         own, chunk = [] if disks is None else self._on(self.devices, disks), self.effective_chunk_bytes
         if small := self.small_disks(own):

@@ -56,10 +56,7 @@ class ArrayState(StrEnum):
 
     @property
     def is_broken(self) -> bool:
-        """Whether md reports the array as broken, as it does for raid0, raid1 and raid10.
-
-        A broken raid5 or raid6 only shows too high a ``degraded`` count.
-        """
+        """Whether md reports the array as broken; a broken raid5 or raid6 only has too high a ``degraded`` count."""
         return self is ArrayState.BROKEN
 
 
@@ -137,7 +134,6 @@ class MemberStatus:
 
     @property
     def is_spare(self) -> bool:
-        """Whether the member is a spare, which has no slot."""
         return "spare" in self.flags and self.slot is None and not self.is_faulty
 
     @property
@@ -286,7 +282,6 @@ class ArrayStatus:
 
     @property
     def known_raid(self) -> Level | None:
-        """Like ``raid``, but None if the lab does not know the level."""
         try:
             return self.raid
         except SpecError:
@@ -331,7 +326,6 @@ class ArrayStatus:
         return self._slots_without(None)
 
     def _slots_without(self, member: MemberStatus | None) -> frozenset[int]:
-        """Return the slots that have no member in sync other than ``member``."""
         working = {other.slot for other in self.members if other.is_in_sync and other is not member}
         return frozenset(slot for slot in range(self.raid_disks) if slot not in working)
 
@@ -356,10 +350,7 @@ class ArrayStatus:
         return ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, _disks: Sequence[LabDisk]) -> LabDisk | None:
-        """Return the disk to add next: ``chosen`` if given, otherwise the first free disk that is large enough.
-
-        The result is None if no disk can be added now.
-        """
+        """Return ``chosen`` or else the first free disk that is large enough; None if no disk can be added now."""
         needed = self.component_bytes
         if chosen or not needed:
             return chosen or next(iter(free), None)
@@ -454,7 +445,6 @@ class SliceState(StrEnum):
     """The slice is absent, and its data are reconstructed from the other members."""
     REBUILDING = "rebuilding"
     LOST = "lost"
-    """The array of the slice has lost data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +459,6 @@ class InnerArray:
 
     @property
     def name(self) -> str:
-        """The array's md name, or an empty string while it is not running."""
         return self.array.name if self.array else ""
 
 
@@ -572,7 +561,6 @@ def parse_array(
 
 
 def _parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
-    """Parse one member from its folder's name (``dev-sdb``) and the text of ``MEMBER_FILES``."""
     return MemberStatus(
         device=node_of(folder.removeprefix(_MEMBER_PREFIX)),
         slot=parse_count(texts.get("slot", "")),
@@ -635,7 +623,6 @@ class MdStat:
     shape: str
     """A text that is equal in two readings if only progress, speeds and the fill of bitmaps differ."""
     progress: dict[str, SyncProgress]
-    """The progress of each array's sync."""
 
 
 def parse_mdstat(text: str) -> MdStat:

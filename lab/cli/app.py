@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from lab import __version__
 from lab.cli.arguments import flag, number
-from lab.cli.context import Command, Options, added_commands, current, err, options, out, use_options
+from lab.cli.context import OPTIONS, Command, Options, added_commands, current, err, out
 from lab.errors import ExitCode, ToolMissing
 from lab.frontend import AppFrontend
 from lab.gates.decoding import PortOrAny
@@ -48,7 +48,7 @@ def serve(
         err("raidlab: open this address in a browser on this computer; Ctrl-C ends it")
         out(address)
 
-    app.serve(options().on, port, ready)
+    app.serve(OPTIONS.get().on, port, ready)
 
 
 TEXT_VARIABLE = "RAIDLAB_TEXT"
@@ -67,17 +67,12 @@ def _global_options(
     text: Annotated[bool, flag("Run the app in plain lines, for screen readers.")] = False,
 ) -> tuple[str, ...]:
     """Store the global options, and return the other arguments."""
-    use_options(Options(on, json, quiet, verbose, options().command, text))
+    OPTIONS.set(Options(on, json, quiet, verbose, OPTIONS.get().command, text))
     return tokens
 
 
 def make_app(words: Collection[str] | None = None) -> App:
-    """Return the command with all its sub-commands.
-
-    Args:
-        words: the arguments of the command line. Any sub-command that is not among them gets only its name and help,
-            and its module is not imported. None means that all modules are imported.
-    """
+    """Return the command. If ``words`` were typed, sub-commands not among them have only their name and help."""
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for each in _commands():
         each.add_to(app, words)
@@ -88,14 +83,14 @@ def make_app(words: Collection[str] | None = None) -> App:
 def without_command(app: App, run_line: RunLine) -> int:
     """Start the app if it is installed and there is a terminal. Otherwise print the help."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    in_lines = options().text
+    in_lines = OPTIONS.get().text
     wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
     frontend = extension(AppFrontend)
     if frontend and (is_terminal or in_lines):
         # The app queries the size of the terminal and follows its changes, but a variable would fix the size.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-        on = options().on
+        on = OPTIONS.get().on
         # This follows the import of the app, since before it nothing has to be closed, and an exception could get lost.
         if wants_lines:
             open_text = frontend.load_text()

@@ -343,7 +343,6 @@ def _show(context: Context, picture: StripePicture, offset: int | None, count: i
 
 
 def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str, Any]:
-    """Return a stripe for JSON, with only the requested bytes, in hex."""
     comparison = picture.comparison
 
     def part(data: bytes | None) -> str | None:
@@ -557,6 +556,5 @@ def _resting_line(session: LabSession, found: FoundArray) -> str:
 
 
 def _found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:
-    """Return the values that are common to all kinds of arrays that are not running."""
     value = {field: msgspec.to_builtins(getattr(found, field)) for field in FoundArray.__dataclass_fields__}
     return {**value, "disks": [session.disk_name(node) for node in found.devices]}

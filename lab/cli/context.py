@@ -108,10 +108,7 @@ def pairs(values: Mapping[str, object]) -> str:
 
 
 def use_width() -> None:
-    """Limit the width to values at which rich neither takes minutes nor uses gigabytes of memory.
-
-    With too few columns, rich takes minutes. A terminal that reports 0 columns has an unknown size.
-    """
+    """Limit the width to values at which rich neither takes minutes nor uses gigabytes; 0 columns mean unknown."""
     for name in ("COLUMNS", "LINES"):
         typed = os.environ.pop(name, "")
         if re.fullmatch("[0-9]{1,4}", typed) and FEWEST_COLUMNS <= int(typed) <= MOST_COLUMNS:
@@ -326,7 +323,6 @@ class Context:
         return ResultStore(self.host.state.results)
 
     def out(self, value: Any, text: str) -> None:
-        """Print the result as ``value`` with --json, and otherwise as ``text``."""
         if self.json:
             out_json(value)
         else:
@@ -345,28 +341,14 @@ class Context:
         return opener(self.target, self.host, on_notice=self.narrator.notice, on_machine=self.narrator.listen)
 
 
-_options: ContextVar[Options] = ContextVar("options", default=Options())  # noqa: B039 - frozen
-_opener: ContextVar[Opener | None] = ContextVar("opener", default=None)
-
-
-def use_options(options: Options) -> None:
-    """Store the typed options for ``current``."""
-    _options.set(options)
-
-
-def use_opener(opener: Opener | None) -> None:
-    """Replace the function that opens labs, for tests. None restores the default."""
-    _opener.set(opener)
-
-
-def options() -> Options:
-    """Return the global options."""
-    return _options.get()
+OPTIONS: ContextVar[Options] = ContextVar("options", default=Options())  # noqa: B039 - frozen
+OPENER: ContextVar[Opener | None] = ContextVar("opener", default=None)
+"""The function that opens labs in tests; None is the real one."""
 
 
 def named_target() -> str:
     """Return the target that the user named with --on or in the environment, or an empty string."""
-    return options().on or os.environ.get(ON_VARIABLE, "")
+    return OPTIONS.get().on or os.environ.get(ON_VARIABLE, "")
 
 
 def current() -> Context:
@@ -376,7 +358,7 @@ def current() -> Context:
 
     signals.close_in_order()
     signals.watch_terminal()
-    typed = options()
+    typed = OPTIONS.get()
     host = Host.real(typed.command)
     text = named_target() or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
@@ -385,7 +367,7 @@ def current() -> Context:
     with suppress(LabError):
         for notice in (*ResultStore(host.state.results).runs.remove_leftovers(), *host.state.sweep()):
             narrator.notice(notice)
-    return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
+    return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, OPENER.get())
 
 
 CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's address. The default is this process."

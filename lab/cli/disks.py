@@ -304,7 +304,6 @@ def _confirm_physical(path: str, again: str | None) -> None:
 
 
 def _add_to_machine(context: Context, spec: DiskSpec, count: int) -> list[str]:
-    """Attach disks to a machine that keeps them between commands."""
     with context.open_lab() as lab:
         made = lab.attach(new_specs([disk.name for disk in lab.disks], spec, count))
     return [disk.name for disk in made]
@@ -324,7 +323,6 @@ def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
 
 
 def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
-    """Remove disks from the list of the embedded lab. Raises DeviceRefused if a disk is not blank."""
     with _folder(context) as folder:
         known = {spec.name: spec for spec in folder.specs}
         for name in names:

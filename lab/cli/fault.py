@@ -135,7 +135,6 @@ def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
 
 
 def _hooks(notice: Callable[[str], None], journal: scenario_run.ScenarioJournal | None) -> scenario_run.ScenarioHooks:
-    """Return hooks that report each scenario, variant and step, and write all output of the machine to ``journal``."""
 
     def on_step(step: scenario_run.StepOutcome) -> None:
         for line in scenario_run.step_text(step):
@@ -225,21 +224,17 @@ def _print_campaigns(context: Context, summaries: list[campaigns.CampaignSummary
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
         for summary in summaries:
-            _print_summary(summary)
+            figures = {
+                "campaign": summary.run + ("" if summary.is_complete else " (not complete)"),
+                "histories": f"{summary.seeds}, {summary.histories_per_second} a second",
+                "findings": len(summary.findings),
+                **{f"explained: {word}": count for word, count in summary.explained.items()},
+            }
+            out(pairs(figures))
+            if summary.findings:
+                out()
+                out(_table(summary.findings))
     return ExitCode.DONE if all(bool(summary.findings) is is_hunt for summary in summaries) else ExitCode.FAILED
-
-
-def _print_summary(summary: campaigns.CampaignSummary) -> None:
-    figures = {
-        "campaign": summary.run + ("" if summary.is_complete else " (not complete)"),
-        "histories": f"{summary.seeds}, {summary.histories_per_second} a second",
-        "findings": len(summary.findings),
-        **{f"explained: {word}": count for word, count in summary.explained.items()},
-    }
-    out(pairs(figures))
-    if summary.findings:
-        out()
-        out(_table(summary.findings))
 
 
 def _table(records: tuple[campaigns.FindingRecord, ...]) -> str:
@@ -330,12 +325,9 @@ def replay(
 
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
-    """Return the id of a finding, its history, and the histories before it on the same machine.
-
-    If the finding is stored, its histories are taken from there, because this version may be unable to generate them.
-    Otherwise they are generated from the id.
-    """
-    stored: campaigns.StoredFinding | None = campaigns.FindingStore(context.host).find(name)
+    """Return the id of a finding, its history, and the histories before it on the same machine."""
+    # This version may be unable to generate a stored history.
+    stored = campaigns.FindingStore(context.host).find(name)
     if stored is None:
         finding_id = parse_id(name)
         return finding_id, *campaigns.history_of(finding_id)
@@ -504,7 +496,6 @@ def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
 
 
 def _print_broken(context: Context, explored: crash_points.Explored) -> None:
-    """Print the broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     again = f"--recording {explored.recording}" if explored.recording else f"{name} --seed {seed}"
     if explored.error:

@@ -149,7 +149,10 @@ def watch(
     if name:
         kind_of_name(name)
     with open_session(client_of(context)) as session:
-        _start_pending_syncs(session)
+        # The pending sync of a newly assembled array would otherwise wait for the first write.
+        for status in session.statuses() if session.is_embedded else ():
+            if status.awaits_resync or status.awaits_rebuild:
+                session.run(session.array(status.name).awake(status))
         live = sys.stdout.isatty() and not context.json
         interval = TERMINAL_INTERVAL_SECONDS if live else LINE_INTERVAL_SECONDS
         with _watch_show(context, session, live=live) as show:
@@ -163,15 +166,7 @@ def watch(
                     session.lab.machine.clock.sleep(interval)
 
 
-def _start_pending_syncs(session: LabSession) -> None:
-    """Start the pending sync of each newly assembled array. It would otherwise wait for the first write."""
-    for status in session.statuses() if session.is_embedded else ():
-        if status.awaits_resync or status.awaits_rebuild:
-            session.run(session.array(status.name).awake(status))
-
-
 def _rates_of(snapshots: Sequence[Snapshot], device: str) -> tuple[float, float] | None:
-    """Return the bytes read and written per second between the last two snapshots."""
     rates = rates_between(snapshots[-2], snapshots[-1], device) if len(snapshots) > 1 else None
     return (rates.read_bytes_per_second, rates.write_bytes_per_second) if rates else None
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from lab import __version__
-from lab.cli.context import Options, current, err, options, out, out_json_line, use_options, use_width
+from lab.cli.context import OPTIONS, Options, current, err, out, out_json_line, use_width
 from lab.errors import ExitCode, LabError
 from lab.gates.text import require_utf8, shortened, visible
 from lab.host import signals, streams
@@ -21,18 +21,14 @@ _MAX_ERROR_CHARACTERS = 2000
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit status.
-
-    Args:
-        arguments: the arguments after ``raidlab``. With None, this process is prepared, and its own are used.
-    """
+    """Run one command line and return its exit status. With None, prepare this process and use its own arguments."""
     is_process = arguments is None
     if arguments is None:
         _prepare_process()
         arguments = sys.argv[1:]
     # The command identifies the process that holds a lab, for which one line is enough.
     line = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
-    use_options(Options(json="--json" in arguments, command=line))
+    OPTIONS.set(Options(json="--json" in arguments, command=line))
     status: int | None = ExitCode.DONE
     try:
         try:
@@ -108,6 +104,6 @@ def _failure(error: BaseException) -> int:
 def _report(message: str, hint: str, kind: str, status: int) -> int:
     message, hint = shortened(message, _MAX_ERROR_CHARACTERS), shortened(hint or _DEFAULT_HINT, _MAX_ERROR_CHARACTERS)
     err(f"raidlab: {message}\n  next: {hint}")
-    if options().json:
+    if OPTIONS.get().json:
         out_json_line({"error": {"kind": kind, "message": message, "hint": hint, "exit_status": int(status)}})
     return int(status)

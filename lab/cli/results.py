@@ -187,7 +187,9 @@ def lint(
         _show_rule(find_rule(explain), context)
         return ExitCode.DONE
     if name is None:
-        _list_rules(context)
+        rules = tuple(all_rules().values())
+        rows = [(rule.id, rule.effect.value, rule.says) for rule in rules]
+        context.out(rules, table(("rule", "effect", "what is wrong"), rows))
         return ExitCode.DONE
     found = distinct(_findings_of(name, context.results))
     if context.json:
@@ -200,7 +202,6 @@ def lint(
 
 
 def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
-    """Return the findings for ``name``. Raises LabError if it is of an unknown kind or cannot be read."""
     path = Path(name)
     added = {each.suffix: each.lint for each in extensions(FileLint)}
     lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added.get(path.suffix)
@@ -215,7 +216,8 @@ def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     if path.suffix and is_file_name(path.name):
         files = read_files(path)
         return [finding for result_id in files.ids for finding in lint_result(files.record(result_id))]
-    if path.suffix == ".toml" and _is_workload(path):
+    # Only workloads have this key, not experiments.
+    if path.suffix == ".toml" and "direction" in parse_toml(toml_text(path), source=name):
         workload = find_workload(name)
         return lint_fio(workload.recipe) if workload.program is LoadProgram.FIO else ()
     if path.suffix == ".toml" or name in built_in_names():
@@ -233,11 +235,6 @@ def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
         raise
 
 
-def _is_workload(path: Path) -> bool:
-    """Whether the file is a workload and not an experiment, because it contains a key that only workloads have."""
-    return "direction" in parse_toml(toml_text(path), source=str(path))
-
-
 def _finding_value(finding: LintFinding) -> dict[str, str]:
     seen = {key: getattr(finding, key) for key in ("subject", "observed", "required")}
     return {"rule": finding.rule_id, **seen, "effect": finding.rule.effect.value, "remedy": finding.rule.remedy}
@@ -248,14 +245,6 @@ def _text(found: tuple[LintFinding, ...]) -> str:
     lines = [table(("rule", "effect", "where", "found", "needed"), rows), ""]
     lines += [f"{name}: {find_rule(name).remedy}" for name in dict.fromkeys(each.rule_id for each in found)]
     return "\n".join(lines)
-
-
-def _list_rules(context: Context) -> None:
-    rules = all_rules().values()
-    context.out(
-        tuple(rules),
-        table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]),
-    )
 
 
 def _show_rule(rule: LintRule, context: Context) -> None:
@@ -342,7 +331,6 @@ def _row(each: Compared) -> tuple[str, ...]:
 
 
 def _show_platforms(names: Sequence[str], margin: float) -> None:
-    """Compare results for each experiment, and report problems. Raises ResultError if no results can be compared."""
     context = current()
     named = list(find_results(names, context.results))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]

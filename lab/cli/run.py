@@ -218,7 +218,6 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
 
 
 def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
-    """Write a document about all studies, which also names the failed ones, and return its path."""
     from lab.report.collected import collect, loaded
     from lab.report.page.build import write_report
     from lab.results.store import FoundResult

@@ -68,20 +68,14 @@ class VerbCommand:
         self.__doc__ = kind.__doc__
 
     def __call__(self, *placed: Any, **named: Any) -> tuple[Verb, dict[str, Any]]:
-        """Return the verb, and the given options that are not fields of the verb.
-
-        Raises SpecError if a value is invalid.
-        """
+        """Return the verb, and the given options that are not fields of the verb. Raises SpecError."""
         given = self.__signature__.bind(*placed, **named).arguments
         verb = self._kind(**_values(self._kind, given))
         return verb, {name: value for name, value in given.items() if name not in verb.__struct_fields__}
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
-    """Return the verb for these arguments, or None for other commands and for options that only the command has.
-
-    Raises SpecError if a value is invalid.
-    """
+    """Return the verb, or None for other commands and options that only the command has. Raises SpecError."""
     if not words or words[0].startswith("-"):
         return None
     try:
@@ -204,7 +198,11 @@ def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: 
             # The array may have a different name now.
             array = session.array(name)
         if action.waits_for and not array.waits_itself:
-            _wait_or_report(context, session, array.name, action.waits_for, wait=wait)
+            # On uml: the work would stop with this command.
+            if session.is_embedded if wait is None else wait:
+                wait_with_bar(context, session, array.name, action.waits_for)
+            elif session.is_embedded:
+                context.narrator.notice(f"the {action.waits_for} continues only in an open lab; use 'raidlab watch'")
         print_array(context, array, array.status_now, made)
 
 
@@ -224,14 +222,6 @@ def array_text(array: Array, status: ArrayStatus) -> str:
     """Describe an array with all details."""
     facts, tables = array.text(status)
     return "\n\n".join([pairs(facts), *map(fitted, tables)])
-
-
-def _wait_or_report(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
-    """Wait for the sync if requested, or if it would stop with this command. Otherwise report that it continues."""
-    if session.is_embedded if wait is None else wait:
-        wait_with_bar(context, session, name, what)
-    elif session.is_embedded:
-        context.narrator.notice(f"the {what} continues only in an open lab; use 'raidlab watch'")
 
 
 def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -> ArrayStatus:
@@ -272,7 +262,6 @@ def plan_value(plan: Plan) -> dict[str, Any]:
 
 @contextmanager
 def _noted(context: Context, what: str) -> Iterator[None]:
-    """Report an error instead of raising it."""
     try:
         yield
     except LabError as error:

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -111,7 +112,7 @@ def execute(
     line = words[0] if len(words) == 1 else shlex.join(words)
     with open_session(client_of(context)) as session:
         shell = Shell(session)
-        result = shell.run(line, on_output=lambda text: None if context.json else _pass_on(text))
+        result = shell.run(line, on_output=(lambda _: None) if context.json else partial(print, end="", flush=True))
         session.rescan()
         shell.close()
         unseen = _unseen(session, line, result.output) if result.status and context.is_embedded else ""
@@ -135,8 +136,3 @@ def _unseen(session: LabSession, line: str, output: str) -> str:
         words = line.split()
     named = [word for word in dict.fromkeys(words) if word in output and Path(word).exists()]
     return next((word for word in named if session.machine.run(("test", "-e", word), check=False).status), "")
-
-
-def _pass_on(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

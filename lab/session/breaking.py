@@ -58,11 +58,6 @@ def is_pulled(session: LabSession, disk: LabDisk) -> bool:
     return session.machine.run(read, check=False).status != 0
 
 
-def slow(session: LabSession, disk: str, model: str) -> Plan:
-    """Run a spindle at the pace of a slower drive model; its own model or an empty string restores its own pace."""
-    return operations.slow(session.lab.disk(disk), model)
-
-
 def paces(session: LabSession) -> dict[str, str]:
     """Return the drive model at whose pace each spindle runs, by disk, for the spindles that have been slowed down."""
     notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}

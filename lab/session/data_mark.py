@@ -70,10 +70,7 @@ def _whole_target(session: LabSession, word: str) -> LoadTarget:
 
 
 def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
-    """Return the target with the free space of its file system, if it has one.
-
-    Raises ArrayError if the lab has not mounted the file system.
-    """
+    """Return the target with the free space of its file system. Raises ArrayError if the lab has not mounted it."""
     if target.is_raw:
         return target
     return replace(target, available_bytes=filesystem.free_bytes(session.machine, _mount_of(session, target)))

@@ -101,10 +101,7 @@ class Load:
         self._fio.stop()
 
     def wait(self, timeout_seconds: float | None = None) -> Measured | None:
-        """Wait for the end, and return the figures, or None if the load was stopped before it measured anything.
-
-        Raises the error that made the load fail.
-        """
+        """Wait for the end, and return the figures, or None if nothing was measured. Raises the load's error."""
         self._thread.join(timeout_seconds)
         if isinstance(self._outcome, LabError):
             raise self._outcome

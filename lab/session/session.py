@@ -178,10 +178,7 @@ def store_arrival(folder: Path, arrival: Arrival | None) -> None:
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
-    """Write the files and run the script.
-
-    Failing commands are part of the scenario and are ignored; the machine may be lost.
-    """
+    """Write the files and run the script. Failing commands are part of the scenario; the machine may be lost."""
     if arrival.files:
         folders = sorted({path.rpartition("/")[0] for path in arrival.files})
         programs = [path for path, text in arrival.files.items() if text.startswith("#!")]

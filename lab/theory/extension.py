@@ -45,9 +45,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     nomdl_bytes_per_tb: Interval
     """The expected number of bytes lost within the period, per 10^12 usable bytes."""
     cause_losses: Mapping[str, float]
-    """For each cause, its share of the losses."""
     cause_bytes: Mapping[str, float]
-    """For each cause, its share of the lost bytes."""
     seldom: Mapping[str, Interval] = msgspec.field(default_factory=dict)
     """For each cause that can lose data but was rarely or never seen, the number of bytes that it loses per year and
     10^15 usable bytes.

@@ -310,10 +310,7 @@ class Demand:
 def demand(
     level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset(), chunks: int = 1
 ) -> Demand:
-    """Return the demand of a read or write of ``chunks`` chunks without the stripe cache.
-
-    Raises SpecError if ``requests_for`` does.
-    """
+    """Return the demand of a read or write of ``chunks`` chunks without the stripe cache, like ``requests_for``."""
     idle = Servers([Server(1.0, 1.0)] * members, follows_heads=True)
     requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True, chunks=chunks)
     work = ([0.0] * members, [0.0] * members)
@@ -331,10 +328,7 @@ def demand(
 
 
 def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
-    """Return the maximum number of requests per second at any queue depth, with the busiest member always busy.
-
-    Raises SpecError if there are no disks.
-    """
+    """Return the most requests per second, with the busiest member always busy. Raises SpecError without disks."""
     if not servers:
         raise SpecError("no prediction for an array without disks", hint="supply the members' rates")
     work = demand(level, len(servers), is_write=is_write)

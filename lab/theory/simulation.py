@@ -380,7 +380,6 @@ class ArrayUnderLoad:
     write_share: float = 0.0
     """The share of writes, which is 0 for reads only and 1 for writes only."""
     failed: frozenset[int] = frozenset()
-    """The slots without a member."""
     is_rotational: bool = True
     """Whether the kernel regards the members as rotational. This determines which copy a mirror reads."""
     working_bytes: int | None = None
@@ -399,17 +398,12 @@ class LoadFigures:
     p95_seconds: float
     busy_members: float
     reads_per_request: float
-    """The number of member reads."""
     writes_per_request: float
-    """The number of member writes."""
 
 
 @lru_cache(maxsize=4096)
 def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
-    """Simulate ``requests`` requests after a warm-up, or as many as a prediction needs if it is None.
-
-    Raises SpecError if the load has no members or no depth, a member has no service time, or the array has failed.
-    """
+    """Simulate ``requests`` requests after a warm-up; None means as many as a prediction needs. Raises SpecError."""
     if not load.servers or load.depth < 1:
         raise SpecError(
             f"no prediction for {len(load.servers)} disks at queue depth {load.depth}", hint="use at least 1 of each"

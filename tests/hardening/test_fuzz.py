@@ -153,7 +153,7 @@ def _without_a_world() -> None:
     clock.HostClock.monotonic_seconds = lambda _: time.monotonic() + slept  # type: ignore[method-assign,assignment]
     disks = lab_disks("abcde")
     machine = machine_of(*(Device(disk.kernel_name, number=f"98:{number}") for number, disk in enumerate(disks)))
-    cli_context.use_opener(opener_of(machine, disks))
+    cli_context.OPENER.set(opener_of(machine, disks))
 
 
 def smaller(found: Case, problem: str) -> Case:

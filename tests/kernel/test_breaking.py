@@ -97,7 +97,7 @@ def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSess
 
 def test_a_slow_member_is_removed_once_it_has_answered_all(session: LabSession) -> None:
     create(session, "raid1", D[6:9])
-    session.run(breaking.slow(session, "disk08", "slow"))
+    session.run(operations.slow(session.lab.disk("disk08"), "slow"))
     writing = ("fio", "--name=w", "--filename=/dev/md0", "--rw=randwrite", "--bs=64k", "--ioengine=libaio")
     load = session.machine.stream([*writing, "--direct=1", "--iodepth=64", "--time_based", "--runtime=60"])
     session.machine.run(["sleep", "1.5"])

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import pytest
 
-from lab.cli.context import Options, use_options
+from lab.cli.context import OPTIONS, Options
 from lab.cli.main import run
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab import lab_folder
@@ -250,7 +250,7 @@ def test_a_drill_that_cannot_be_made_is_reported_for_each_seed(
         words = ["drill", "verify", "--prove", str(path), "--seed", "one", "--seed", "two"]
         assert run(["--on", real_time_target().text, *words]) == ExitCode.FAILED
     finally:
-        use_options(Options())
+        OPTIONS.set(Options())
     printed = capfd.readouterr()
     for word in ("one", "two"):
         assert f"40-stale-mirror ('{word}'): not proved" in printed.out

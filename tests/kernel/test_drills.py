@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lab.cli.context import Options, use_options
+from lab.cli.context import OPTIONS, Options
 from lab.cli.main import run
 from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import DrillDesk, open_desk, run_lines
@@ -275,7 +275,7 @@ def test_a_restarted_drill_prints_nothing_about_the_previous_array(
         assert run(["drill", "start", "1", "--again"]) == 0
         assert run(["exec", "--", "true"]) == 0
     finally:
-        use_options(Options())
+        OPTIONS.set(Options())
     printed = capfd.readouterr().err
     assert "blkdiscard" in printed
     assert "was not started" not in printed
@@ -324,4 +324,4 @@ def test_the_outcome_is_stored_with_all_typed_commands(made: Host, monkeypatch: 
         assert run(["drill", "clear"]) != 0
         assert run(["exec", "--", f"blkid /dev/{disk_name(0)[:-1]}?"]) != 0
     finally:
-        use_options(Options())
+        OPTIONS.set(Options())

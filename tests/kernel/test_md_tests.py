@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lab.cli.context import Options, use_options
+from lab.cli.context import OPTIONS, Options
 from lab.cli.main import run
 from lab.machine.package_sources import is_version
 from lab.machine.stock_kernels import stock_kernels
@@ -90,7 +90,7 @@ TESTS = {
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     yield tmp_path / "state"
-    use_options(Options())
+    OPTIONS.set(Options())
 
 
 def mdadm() -> str:

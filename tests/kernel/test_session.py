@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import open_lab
@@ -18,7 +19,6 @@ from lab.host.clock import HostClock, wait_for
 from lab.machine import GuestProgram
 from lab.measure.job import Measured
 from lab.measure.rebuild import DataVerdict
-from lab.session import breaking
 from lab.session.breaking import paces
 from lab.session.data_mark import load_target, mark_of, verify_mark, write_mark
 from lab.session.load import Load, LoadPhase, predict
@@ -179,10 +179,10 @@ def test_a_spindle_slows_down_and_recovers_while_a_load_runs(session: LabSession
         return statistics.median(rates[first : first + count])
 
     own = median_of_next(3)
-    session.run(breaking.slow(session, "disk07", "slow"))
+    session.run(operations.slow(session.lab.disk("disk07"), "slow"))
     assert paces(session) == {"disk07": "slow"}
     limping = median_of_next(5)
-    session.run(breaking.slow(session, "disk07", "hdd-10k"))
+    session.run(operations.slow(session.lab.disk("disk07"), "hdd-10k"))
     assert paces(session) == {}
     again = median_of_next(3)
     load.stop()

@@ -35,10 +35,10 @@ def lab_on(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Every command opens a lab on the fake machine."""
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
-    cli_context.use_opener(opener_of(machine, DISKS))
+    cli_context.OPENER.set(opener_of(machine, DISKS))
     yield
-    cli_context.use_opener(None)
-    cli_context.use_options(cli_context.Options())
+    cli_context.OPENER.set(None)
+    cli_context.OPTIONS.set(cli_context.Options())
 
 
 @pytest.fixture

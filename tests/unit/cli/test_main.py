@@ -35,7 +35,7 @@ def fail_with(error: BaseException) -> None:
     def broken(*_: object, **_more: object) -> AbstractContextManager[Lab]:
         raise error
 
-    cli_context.use_opener(broken)
+    cli_context.OPENER.set(broken)
 
 
 def loaded_by(*arguments: str) -> set[str]:
@@ -159,7 +159,7 @@ def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
     def open_fake(_target: Target, host: Host, /, **_: object) -> Iterator[Lab]:
         yield Lab(as_machine(machine), host, [loop])
 
-    cli_context.use_opener(open_fake)
+    cli_context.OPENER.set(open_fake)
     assert run(["--on", "local:", "disks", "remove", "disk01"]) == 0
     assert machine.runs[-2:] == [("losetup", "--detach", "/dev/loop3"), ("rm", "-f", loop.backing)]
 

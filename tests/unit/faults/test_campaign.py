@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 from lab.cli import fault as fault_commands
-from lab.cli.context import Options, use_options
+from lab.cli.context import OPTIONS, Options
 from lab.cli.main import run
 from lab.errors import ExitCode, MachineBusy, ResultError, SpecError, ToolMissing
 from lab.faults import campaign as campaigns
@@ -134,7 +134,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(fault_commands, "with_own_kernel", lambda target, _host: target)
-    use_options(Options())
+    OPTIONS.set(Options())
 
 
 @pytest.fixture

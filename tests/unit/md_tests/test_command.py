@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.cli.context import Options, use_options
+from lab.cli.context import OPTIONS, Options
 from lab.cli.main import run
 from lab.errors import MachineLost, SpecError
 from lab.machine import Host, parse_target
@@ -55,7 +55,7 @@ RESULTS = (
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
-    use_options(Options())
+    OPTIONS.set(Options())
 
 
 @pytest.fixture

@@ -34,10 +34,10 @@ def raid6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fak
     (tmp_path / "labs" / "default").mkdir(parents=True)
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
-    cli_context.use_opener(opener_of(machine, DISKS))
+    cli_context.OPENER.set(opener_of(machine, DISKS))
     yield machine, members
-    cli_context.use_opener(None)
-    cli_context.use_options(cli_context.Options())
+    cli_context.OPENER.set(None)
+    cli_context.OPTIONS.set(cli_context.Options())
 
 
 Raid6 = tuple[FakeMachine, Members]
