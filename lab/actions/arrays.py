@@ -151,10 +151,6 @@ def disk_count(text: str) -> int | None:
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
 
 
-def _explicit_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    return [] if disk_count(text) is not None else _named_disks(text, disks)
-
-
 def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
     """Return the disks that ``text`` names, or as many free disks as it requests. Raises ArrayError for too many."""
     count = disk_count(text)
@@ -720,8 +716,9 @@ class Create(OperationAction, frozen=True, kw_only=True, tag="array.create"):
             if len(journal) > 1:
                 hint = "name one disk; an array has only one journal"
                 raise SpecError(f"'{self.journal}' names {len(journal)} disks", hint=hint)
-            named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
-            free = [disk for disk in free if disk not in named]
+            words = [text for text in (self.disks, self.spares) if disk_count(text) is None]
+            named = [disk for text in words for disk in _named_disks(text, disks)]
+            free = [disk for disk in free if disk not in (*named, *journal)]
             members = _chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
             rest = [each for each in free if each not in members]
             spares = _chosen_disks(self.spares, disks, rest) if self.spares else []

@@ -516,16 +516,6 @@ def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
         yield f"chunk {human_bytes(chunk)} is not a power of two{exception}"
 
 
-def _bitmap_chunk_problems(spec: ArraySpec) -> Iterator[str]:
-    chunk = spec.bitmap_chunk_bytes
-    if chunk is None:
-        return
-    if spec.bitmap is Bitmap.NONE:
-        yield "a bitmap chunk size needs an internal bitmap"
-    if problem := bitmap_chunk_problem(chunk):
-        yield problem
-
-
 def bitmap_chunk_problem(chunk_bytes: int) -> str:
     """Say why one bit of a bitmap cannot cover this many bytes, or return an empty string if it can."""
     if chunk_bytes >= MINIMUM_CHUNK_BYTES and not chunk_bytes & (chunk_bytes - 1):
@@ -536,7 +526,10 @@ def bitmap_chunk_problem(chunk_bytes: int) -> str:
 
 def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     policy, name = spec.consistency_policy, level.name
-    yield from _bitmap_chunk_problems(spec)
+    if spec.bitmap_chunk_bytes is not None and spec.bitmap is Bitmap.NONE:
+        yield "a bitmap chunk size needs an internal bitmap"
+    if spec.bitmap_chunk_bytes is not None and (problem := bitmap_chunk_problem(spec.bitmap_chunk_bytes)):
+        yield problem
     if spec.bitmap is not Bitmap.NONE:
         if not level.is_redundant:
             yield f"{name.value} has no redundancy that a bitmap could track"

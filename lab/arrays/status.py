@@ -648,24 +648,22 @@ SETTLE_SECONDS = 0.3
 CONTRADICTION_SECONDS = 5.0
 """How long ``idle`` must persist if a sync is due, but the array is broken, frozen or waiting for its first write."""
 
+STALL_SECONDS = 60.0
+"""How long a sync may make no progress."""
+LONGEST_SECONDS = 24 * 3600.0
 _STALL_HINT = "check the sync speed limits and other load on the machine"
 
 
 def wait_until_idle(
-    machine: Machine,
-    name: str,
-    *,
-    stall_seconds: float = 60.0,
-    timeout_seconds: float = 24 * 3600.0,
-    on_status: Callable[[ArrayStatus], None] | None = None,
+    machine: Machine, name: str, *, on_status: Callable[[ArrayStatus], None] | None = None
 ) -> ArrayStatus:
-    """Wait until no resync, rebuild, scrub or reshape is running or due, and return the settled state.
+    """Wait until no resync, rebuild, scrub or reshape is running or due. Return the settled state.
 
-    Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in total.
+    Raises WaitTimedOut after ``STALL_SECONDS`` without progress of the sync, or after ``LONGEST_SECONDS`` in total.
     """
     clock = _Rests(machine, name)
     moved_seconds = clock.now_seconds()
-    deadline_seconds = moved_seconds + timeout_seconds
+    deadline_seconds = moved_seconds + LONGEST_SECONDS
     idle_since: float | None = None
     mark: tuple[object, ...] = ()
     while True:
@@ -683,13 +681,14 @@ def wait_until_idle(
         is_due = status.awaits_rebuild or status.awaits_resync
         if idle_since is not None and now_seconds - idle_since >= (CONTRADICTION_SECONDS if is_due else SETTLE_SECONDS):
             return status
-        has_moved = _progress_mark(status) != mark
-        mark = _progress_mark(status)
-        if not has_moved and before_seconds - moved_seconds >= stall_seconds:
-            message = f"waited {stall_seconds:g} s for {name} to become idle; last seen: {status}"
+        # Values that change only while a sync makes progress.
+        seen = (status.sync_action, status.sync_progress, status.degraded_count, status.reshape_position_sectors)
+        has_moved, mark = seen != mark, seen
+        if not has_moved and before_seconds - moved_seconds >= STALL_SECONDS:
+            message = f"waited {STALL_SECONDS:g} s for {name} to become idle; last seen: {status}"
             raise WaitTimedOut(message, hint=_STALL_HINT)
         if before_seconds >= deadline_seconds:
-            message = f"{name} was still busy after {timeout_seconds:g} s; last seen: {status}"
+            message = f"{name} was still busy after {LONGEST_SECONDS:g} s; last seen: {status}"
             raise WaitTimedOut(message, hint=_STALL_HINT)
         clock.sleep()
         if has_moved:
@@ -746,8 +745,3 @@ def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
         return False
     grows = rf"^([^ ]*/)?mdadm --grow (.* )?{array_device(status.name)}( |$)"
     return machine.run(("pgrep", "-f", grows), check=False).status == 0
-
-
-def _progress_mark(status: ArrayStatus) -> tuple[object, ...]:
-    """Return values that change only while a sync makes progress."""
-    return (status.sync_action, status.sync_progress, status.degraded_count, status.reshape_position_sectors)

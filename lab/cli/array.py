@@ -177,11 +177,10 @@ def _cell_rows(picture: StripePicture, seen: SeenCell, offset: int, end: int) ->
 def _agrees(seen: SeenCell, label: str) -> str:
     if seen.computed is None or seen.data is None:
         return "not stored" if label else ""
-    if not seen.cell.kind.is_parity:
-        return f"DIFFERS in {len(seen.differs)}" if seen.differs else ""
-    if not label:
-        return ""
-    return f"DIFFERS in {len(seen.differs)}" if seen.differs else "agrees"
+    # The row of the computed parity has the verdict.
+    if seen.differs and (label or not seen.cell.kind.is_parity):
+        return f"DIFFERS in {len(seen.differs)}"
+    return "agrees" if label else ""
 
 
 def hex_text(part: bytes, start: int, wrong: frozenset[int]) -> str:
@@ -224,20 +223,16 @@ def _crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashSta
     """Tabulate what reads return after a crash, with a row for each set of completed writes."""
     singles = [read.lost for read in states[0].reads if len(read.lost) < 2]
     columns = ["all members" if not lost else f"without {shape.name_of(lost[0])}" for lost in singles]
+    names = {io.slot: f"{io.kind.value if io.kind else 'data'} ({shape.name_of(io.slot)})" for io in write.ios}
     rows = []
     for state in states:
-        done = " + ".join(_write_name(shape, write, slot) for slot in state.written) or "nothing"
+        done = " + ".join(names[slot] for slot in state.written) or "nothing"
         order = "in order" if state.is_beginning else ""
         fits = "agrees" if state.is_consistent else "DIFFERS"
         rows.append((done, order, fits, *(state.without(*lost).outcome.value for lost in singles)))
     what = "parity" if shape.is_parity else "copies"
     lines = [shape_words(shape), crash_head(write), "", table(("written before it", "", what, *columns), rows), ""]
     return "\n".join([*lines, *crash_words(shape, states)])
-
-
-def _write_name(shape: MappedArray, write: SmallWrite, slot: int) -> str:
-    io = next(io for io in write.ios if io.slot == slot)
-    return f"{io.kind.value if io.kind else 'data'} ({shape.name_of(slot)})"
 
 
 def map_(
@@ -311,7 +306,10 @@ def inspect(
         if step_write is not None:
             _step_write(context, session, name, _sector(step_write), really=really, plan=plan)
         elif step_crash is not None:
-            _step_crash(context, session, name, _sector(step_crash))
+            write, picture = picture_of_block(session, name, _sector(step_crash))
+            states = crash_states(picture, write)
+            text = _crash_text(picture.shape, write, states)
+            context.out({"array": name, "write": write, "states": states}, text)
         elif flip is not None:
             _flip(context, session, name, _stripe(session, name, stripe, block), flip, plan=plan)
         else:
@@ -414,12 +412,6 @@ def _step_write(context: Context, session: LabSession, name: str, sector: int, *
         out_json({**value, "plan": plan_value(made)})
     else:
         out(f"{write_text(picture.shape, write)}\n\n{_observed_text(seen)}")
-
-
-def _step_crash(context: Context, session: LabSession, name: str, sector: int) -> None:
-    write, picture = picture_of_block(session, name, sector)
-    states = crash_states(picture, write)
-    context.out({"array": name, "write": write, "states": states}, _crash_text(picture.shape, write, states))
 
 
 app = App(name="array", help_format="plaintext")

@@ -68,12 +68,8 @@ class Event:
 NameOf = Callable[[str], str]
 
 
-def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> tuple[Event, ...]:
-    """Return the events between two snapshots, causes before effects. ``name_of`` maps a node to the lab's name."""
-    return tuple(_events(before, after, name_of))
-
-
-def _events(before: Snapshot, after: Snapshot, name_of: NameOf) -> Iterator[Event]:
+def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> Iterator[Event]:
+    """Yield the events between two snapshots, causes before effects. ``name_of`` maps a node to the lab's name."""
     now = after.time_seconds
     for kernel in sorted(after.vanished - before.vanished):
         node = f"/dev/{kernel}"
@@ -112,8 +108,7 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
     if before.is_degraded and not after.is_degraded:
         yield Event(now, EventKind.RESTORED, name, "", f"{name} is whole again")
     elif 0 < after.degraded_count < before.degraded_count:
-        words = f"{name} is less degraded: {_missing(after)}"
-        yield Event(now, EventKind.RESTORED, name, "", words)
+        yield Event(now, EventKind.RESTORED, name, "", f"{name} is less degraded: {_missing(after)}")
     if (after.mismatch_sectors or 0) > (before.mismatch_sectors or 0):
         words = f"{name}: copies or parity differ somewhere in {after.mismatch_sectors} sectors"
         yield Event(now, EventKind.MISMATCH, name, "", words)

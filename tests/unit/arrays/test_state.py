@@ -235,7 +235,10 @@ def test_a_raid4_without_its_parity_is_not_waited_for() -> None:
         (MDSTAT, "md0 : active raid5\n      [>....]  recovery =  0.1% ({done}/202752) finish=1min"),
     ],
 )
-def test_progress_that_either_file_shows_extends_the_wait(path: str, text: str) -> None:
+def test_progress_that_either_file_shows_extends_the_wait(
+    path: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.arrays.status.STALL_SECONDS", 10)
     fake = machine_with("raid5-rebuilding")
 
     def move(now_seconds: float) -> None:
@@ -246,19 +249,21 @@ def test_progress_that_either_file_shows_extends_the_wait(path: str, text: str) 
 
     seen: list[str] = []
     fake.clock = FakeClock(on_sleep=move)
-    wait_until_idle(fake, "md0", stall_seconds=10, on_status=lambda status: seen.append(status.level))
+    wait_until_idle(fake, "md0", on_status=lambda status: seen.append(status.level))
     assert set(seen) == {"raid5", "raid6"}
 
 
-def test_a_stalled_sync_is_given_up() -> None:
+def test_a_stalled_sync_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.arrays.status.STALL_SECONDS", 10)
     clock = FakeClock()
     with pytest.raises(WaitTimedOut, match="become idle") as caught:
-        wait_until_idle(machine_with("raid5-rebuilding", clock), "md0", stall_seconds=10)
+        wait_until_idle(machine_with("raid5-rebuilding", clock), "md0")
     assert caught.value.hint
     assert clock.now_seconds - 1000 < 15
 
 
-def test_a_sync_that_moves_for_ever_is_given_up_at_the_deadline() -> None:
+def test_a_sync_that_moves_for_ever_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.arrays.status.LONGEST_SECONDS", 100)
     fake = machine_with("raid5-rebuilding")
 
     def move(now_seconds: float) -> None:
@@ -266,5 +271,5 @@ def test_a_sync_that_moves_for_ever_is_given_up_at_the_deadline() -> None:
 
     clock = fake.clock = FakeClock(on_sleep=move)
     with pytest.raises(WaitTimedOut):
-        wait_until_idle(fake, "md0", stall_seconds=10, timeout_seconds=100)
+        wait_until_idle(fake, "md0")
     assert 100 <= clock.now_seconds - 1000 < 105

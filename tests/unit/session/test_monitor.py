@@ -268,7 +268,7 @@ def test_events_between_two_snapshots(
 def test_a_faulty_member_is_reported_before_the_degraded_array() -> None:
     healthy = captured("raid5", degraded_count=0)
     failed = captured("raid5-failed")
-    events = events_between(look(1.0, healthy), look(2.5, failed), name_of=lambda node: f"<{node}>")
+    events = [*events_between(look(1.0, healthy), look(2.5, failed), name_of=lambda node: f"<{node}>")]
     (faulty,) = [event for event in events if event.kind is EventKind.MEMBER_FAULTY]
     assert faulty.sentence == f"<{faulty.device}> in md0 is faulty"
     assert faulty.time_seconds == 2.5
