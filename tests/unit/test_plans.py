@@ -17,11 +17,6 @@ def test_lines_can_be_typed() -> None:
     assert [tuple(shlex.split(line)) for line in plan.lines()] == [step.argv for step in plan.steps]
 
 
-def test_adding_keeps_the_first_title_and_all_steps() -> None:
-    both = Plan("One", (FIRST,)) + Plan("Two", (SECOND, THIRD))
-    assert both == Plan("One", (FIRST, SECOND, THIRD))
-
-
 def test_ending_an_array_is_not_a_loss_of_data() -> None:
     ending = Step(("mdadm",), "Why.", danger=Danger.ARRAY)
     assert Plan("Test", (FIRST, ending)).ends_array

@@ -25,13 +25,10 @@ def test_a_plan_prints_the_commands_and_does_nothing(disks: str, machine: FakeMa
     printed = typed(*CREATE, "--disks", disks, "--chunk", "64K", "--plan")
     assert printed.out == CREATED
     assert "# mdadm writes a superblock on every member" in printed.err
+    assert typed(*CREATE, "--disks", disks, "--chunk", "64K", "--plan", "-q") == (CREATED, "")
     assert not any(argv[0] == "mdadm" for argv in machine.runs)
     # Of named disks nothing has to be known.
     assert disks == "3" or machine.runs == []
-
-
-def test_a_quiet_plan_is_commands_alone(typed: Typed) -> None:
-    assert typed("-q", *CREATE, "--disks", "disk01,disk02,disk03", "--chunk", "64K", "--plan") == (CREATED, "")
 
 
 def test_a_plan_names_its_spare_last(typed: Typed) -> None:
@@ -66,13 +63,6 @@ def test_arrays_that_cannot_be_have_status_2(
 ) -> None:
     assert message in typed("--on", "uml:", "array", "create", *arguments, status=2).err
     assert not any(argv[0] in ("mdadm", "dmsetup") for argv in machine.runs)
-
-
-def test_a_signed_disk_is_refused(machine: FakeMachine, typed: Typed) -> None:
-    signed = {"signatures": [{"device": "ubda", "offset": "0x438", "type": "ext4", "uuid": "", "label": ""}]}
-    machine.answers[("wipefs", "--json")] = Scripted(stdout=json.dumps(signed))
-    assert "disk01 (/dev/ubda) carries ext4" in typed(*CREATE, "--disks", "3", status=1).err
-    assert not any(argv[0] == "mdadm" for argv in machine.runs)
 
 
 def test_too_many_disks_are_not_free(typed: Typed) -> None:
@@ -385,7 +375,3 @@ def test_foreign_arrays_are_shown_only_in_lists_of_arrays_and_disks(machine: Fak
     assert "nas:5: not running, its name" in printed.out
     assert "'raidlab array assemble nas:5' starts it" in printed.out
     assert "nas" not in printed.err
-
-
-def test_a_disk_is_not_accepted_as_an_array_name(typed: Typed) -> None:
-    assert "'disk01' is not an array name" in typed(*ON, "array", "stop", "disk01", status=2).err

@@ -209,7 +209,7 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
         ("array create --level raid5 --nonsense", "--nonsense", "'raidlab array create --help'"),
         ("array show --count x", "--count", "'raidlab array show --help'"),
         ("--on umm: disks", "'umm:' is not a target", ""),
-        ("array stop d0", "'d0' is not an array name", ""),
+        ("array stop disk01", "'disk01' is not an array name", ""),
         ("disks add --kind floppy", "floppy", ""),
         ("disks add --kind physical", "needs a path", ""),
         ("disks remove", "no disk was specified", "'raidlab disks' lists them"),

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.status import ArrayStatus, SyncAction, SyncProgress, parse_mdstat
-from lab.errors import LabError, MachineLost
+from lab.errors import LabError
 from lab.machine import RawSample, SampleRequest
 from lab.measure.samples import DiskCounters
 from lab.session.monitor import (
@@ -33,7 +32,7 @@ from tests.unit.disks.machines import lab_disks
 from tests.unit.fakes import FACTS, FakeMachine, FakeSampleStream
 from tests.unit.results.records import direction
 from tests.unit.session.looks import NOTHING, captured, look, session_on
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.waiting import wait_until
 
 # Read from Linux 6.1.176 (user-mode-linux 6.1um4+b13) while the third member of a RAID 5 on 100 MiB disks was rebuilt.
 REBUILDING = """Personalities : [raid6] [raid5] [raid4]
@@ -163,20 +162,6 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
     monitor.stop()
     assert [look.time_seconds for look in looks] == [0.0, 0.25]
     assert ends == [None]
-
-
-def test_a_lost_machine_ends_the_monitor_and_is_reported(machine: FakeMachine, session: LabSession) -> None:
-    machine.is_lost = True
-    over = threading.Event()
-    ends: list[LabError | None] = []
-
-    def on_end(error: LabError | None) -> None:
-        ends.append(error)
-        over.set()
-
-    Monitor(session, on_snapshot=lambda _: None, on_end=on_end).start()
-    assert over.wait(PATIENCE_SECONDS)
-    assert isinstance(ends[0], MachineLost)
 
 
 class StandingMachine(FakeMachine):
