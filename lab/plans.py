@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 _ROWS_SHOWN = 12
 _COLUMNS_SHOWN = 160
@@ -60,9 +61,9 @@ class Step:
         return "\n".join((f"{line} <<'END'", *rows, "END"))
 
 
-def write_file_step(path: str, text: str, why: str) -> Step:
-    """Return a step that writes a value to a file under /sys or /proc with ``sh -c 'echo V > FILE'``."""
-    return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why)
+def write_file_step(path: str, text: str, why: str, **more: Any) -> Step:
+    """Return a step that writes a value to a file under /sys or /proc; ``more`` are further fields of the step."""
+    return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why, **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ support is refused.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Sequence
@@ -323,8 +322,8 @@ def scrub(name: str, action: str) -> Plan:
     title, why = _SCRUBS[action]
     path = md_path(name, "sync_action")
     undo = () if action == "stop" else write_file_step(path, "idle", "").argv
-    step = write_file_step(path, "idle" if action == "stop" else action, why)
-    step = dataclasses.replace(step, undo=undo, writes_devices=(array_device(name),))
+    word = "idle" if action == "stop" else action
+    step = write_file_step(path, word, why, undo=undo, writes_devices=(array_device(name),))
     return Plan(title.format(name=name), (step,))
 
 
@@ -370,8 +369,8 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
 
 def _speed(name: str, attribute: str, value: str, why: str) -> Step:
     path = md_path(name, attribute)
-    undo = ("sh", "-c", f"echo {SYSTEM_DEFAULT} > {path}")
-    return dataclasses.replace(write_file_step(path, value, why), undo=undo if value != SYSTEM_DEFAULT else ())
+    undo = write_file_step(path, SYSTEM_DEFAULT, "").argv if value != SYSTEM_DEFAULT else ()
+    return write_file_step(path, value, why, undo=undo)
 
 
 CORRUPTION_BLOCK_BYTES = 4096
@@ -406,13 +405,12 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         step = disconnect_step(disk, "The cable is out, so every further I/O to this drive fails.")
     elif re.fullmatch("sd[a-z]+", disk.kernel_name):
         why = "The kernel drops the disk, as if it had been unplugged while in use."
-        step = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why)
-        step = dataclasses.replace(step, writes_devices=(disk.node,))
+        step = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why, writes_devices=(disk.node,))
     elif _is_pci_disk(disk):
         # The driver is unbound, as by a hot-unplug (Documentation/ABI/testing/sysfs-bus-pci).
         why = "The disk's PCI device is removed, as if it had been unplugged while in use."
-        step = write_file_step(f"/sys/block/{disk.kernel_name}/device/../remove", "1", why)
-        step = dataclasses.replace(step, undo=_PCI_RESCAN.argv, writes_devices=(disk.node,))
+        file, writes = f"/sys/block/{disk.kernel_name}/device/../remove", (disk.node,)
+        step = write_file_step(file, "1", why, undo=_PCI_RESCAN.argv, writes_devices=writes)
     else:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
         hint = (
@@ -538,21 +536,14 @@ def list_bad_block(array: str, member: str, sector: int) -> Plan:
     folder = md_path(array, f"dev-{kernel_name(member)}")
     why = "md treats these sectors as unreadable, although the disk can read them."
     mend = write_file_step(md_path(array, "sync_action"), "repair", "").argv
-    noted = dataclasses.replace(
-        write_file_step(f"{folder}/bad_blocks", f"{sector} {CORRUPTION_BLOCK_BYTES // SECTOR_BYTES}", why),
-        undo=mend,
-        danger=Danger.DATA,
-        writes_devices=(member,),
-    )
+    text, devices = f"{sector} {CORRUPTION_BLOCK_BYTES // SECTOR_BYTES}", (member,)
+    noted = write_file_step(f"{folder}/bad_blocks", text, why, undo=mend, danger=Danger.DATA, writes_devices=devices)
     # md writes the list with the superblock, but a new entry alone does not make it write the superblock.
     flags = (
         ("failfast", "A flag of the member is changed, so that md writes the superblock and the list."),
         ("-failfast", "The flag is changed back."),
     )
-    flag_steps = (
-        dataclasses.replace(write_file_step(f"{folder}/state", word, why), writes_devices=(member,))
-        for word, why in flags
-    )
+    flag_steps = (write_file_step(f"{folder}/state", word, why, writes_devices=devices) for word, why in flags)
     return Plan.of(f"Put 4 KiB of {member} on md's bad-block list", [noted, *flag_steps])
 
 

@@ -229,7 +229,8 @@ def failures_words_now(level: Level, missing: frozenset[int], members: int) -> s
 
 def penalty_words(level: Level, members: int) -> str:
     """Describe the cost of one small write for beginners."""
-    cost = level.small_write(members).ios
+    work = level.small_write(members)
+    cost = work.ios
     match level.name:
         case LevelName.SINGLE | LevelName.RAID0:
             return "1 I/O: the write goes to one disk, and nothing else has to be updated"
@@ -238,7 +239,6 @@ def penalty_words(level: Level, members: int) -> str:
         case LevelName.RAID10:
             return f"{cost} I/Os: each of the {cost} copies is written"
         case _:
-            work = level.small_write(members)
             both = "both parities" if level.name is LevelName.RAID6 else "the parity"
             then = f"then the new data and {both} are written"
             if work.modifies:
