@@ -465,12 +465,8 @@ def _assemble(context: Context, action: Assemble, *, plan: bool = False) -> None
         started, refused = session.start_all(), session.found.refused
         if context.json:
             values = [session.array(status.name).value(status) for status in started]
-            out_json(
-                {
-                    "started": values,
-                    "refused": [{"name": each.name, "uuid": each.uuid, "reason": each.refusal} for each in refused],
-                }
-            )
+            failed = [{"name": each.name, "uuid": each.uuid, "reason": each.refusal} for each in refused]
+            out_json({"started": values, "refused": failed})
             return
         for status in started:
             out(status.summary)

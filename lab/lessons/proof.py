@@ -24,7 +24,7 @@ from lab.lessons.engine import StepView
 from lab.lessons.student import LessonSession, Watch, carry_out, do_apart, evaluate_step
 from lab.machine import Host, Target, parse_target
 from lab.plans import Plan
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from lab.units import MIB
 
 T = TypeVar("T")
@@ -213,4 +213,4 @@ def open_proof_session(target: Target, host: Host, *, disks: int) -> Iterator[La
     with open_lab(target, host, wanted=disk_specs) as lab:
         # Records about these disks must not mix with those about the disks of the permanent lab.
         is_named = target.is_embedded
-        yield LabSession(parse_target("uml:?name=lesson-proof") if is_named else target, host, lab)
+        yield LabSession(Client(parse_target("uml:?name=lesson-proof") if is_named else target, host), lab)

@@ -242,20 +242,10 @@ class LabSession(OpenArrays):
     """The lab and its arrays; runs plans."""
 
     def __init__(
-        self,
-        target: Target,
-        host: Host,
-        lab: Lab,
-        found: BroughtUp | None = None,
-        *,
-        stopped: StoppedArrays | None = None,
-        on_plan: Callable[[Plan], None] = lambda _: None,
-        on_found: Callable[[LabSession], None] = lambda _: None,
+        self, client: Client, lab: Lab, found: BroughtUp | None = None, stopped: StoppedArrays | None = None
     ) -> None:
-        """``on_plan`` is called with each plan before it runs, ``on_found`` with the session if ``found`` changes."""
         super().__init__(lab, kinds(), found)
-        self.target = target
-        self.host = host
+        self.target, self.host = client.target, client.host
         self.written: set[tuple[object, ...]] = set()
         """Regions fully written, so later reads do not hit unallocated space."""
         self.on_typed: Callable[[str], None] = lambda _: None
@@ -263,9 +253,7 @@ class LabSession(OpenArrays):
         self.going_on: set[str] = set()
         """Arrays with a plan that continues in the background, during which md is idle for short periods."""
         self._rescanning = threading.Lock()
-        self._stopped = stopped
-        self._on_plan = on_plan
-        self._on_found = on_found
+        self._client, self._stopped = client, stopped
 
     @property
     def folder(self) -> Path:
@@ -279,7 +267,7 @@ class LabSession(OpenArrays):
 
     def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
         """Check a plan with the guard, run it, and rescan the disks. Raises the error of the first failing step."""
-        self._on_plan(plan)
+        self._client.on_plan(plan)
         for step in plan.steps:
             self.on_typed(step.shell_line())
         failure: LabError | None = None
@@ -294,7 +282,7 @@ class LabSession(OpenArrays):
 
     def start_all(self) -> tuple[ArrayStatus, ...]:
         """Start every stopped array; returns the running ones. The others are listed in ``found.refused``."""
-        tried = [(array, start_array(self.lab, array, self._on_plan)) for array in self.found.stopped]
+        tried = [(array, start_array(self.lab, array, self._client.on_plan)) for array in self.found.stopped]
         started = tuple(array for array, reason in tried if not reason)
         failed = tuple(replace(array, refusal=reason, obstacle=reason) for array, reason in tried if reason)
         self.found = replace(
@@ -302,7 +290,7 @@ class LabSession(OpenArrays):
         )
         if self._stopped:
             self._stopped.write(self.found)
-        self._on_found(self)
+        self._client.on_found(self)
         names = {array.name for array in started}
         return tuple(status for status in self.statuses() if status.name in names)
 
@@ -315,7 +303,7 @@ class LabSession(OpenArrays):
             # The drill decides which arrays run on its disks: the user has not requested them.
             if self._stopped and not read_arrival(self.folder):
                 self._stopped.write(self.found)
-        self._on_found(self)
+        self._client.on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
         """The plan that makes disks blank. Raises DeviceRefused for a mounted disk, or a member of any array."""
@@ -401,7 +389,7 @@ class Client:
 @contextmanager
 def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSession]:
     """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end."""
-    target, host, on_plan = client.target, client.host, client.on_plan
+    target, host = client.target, client.host
     with client.opener(target, host, on_notice=client.on_notice, on_machine=client.on_machine) as lab:
         folder = host.state.lab_folder(target.lab_name)
         arrival = read_arrival(folder)
@@ -409,10 +397,10 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
         stopped = StoppedArrays(folder) if target.is_embedded and not arrival else None
         if arrival and target.is_embedded:
             arrive(lab.machine, arrival)
-        found = bring_up(lab, stopped, on_plan=on_plan) if arrival or start_arrays else BroughtUp()
+        found = bring_up(lab, stopped, on_plan=client.on_plan) if arrival or start_arrays else BroughtUp()
         for line in _refusals(folder, found) if start_arrays and not arrival else ():
             client.on_notice(line)
-        session = LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=client.on_found)
+        session = LabSession(client, lab, found, stopped)
         link_disks(session)
         with client.while_open(session):
             yield session

@@ -12,7 +12,7 @@ from lab.disks import Lab
 from lab.machine import GuestProgram
 from lab.microscope.array_map import read_shape
 from lab.microscope.picture import StripePicture
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from tests.kernel.place import quick_target
 from tests.kernel.rig import DEVICE, NAME, file_disks
 
@@ -33,7 +33,7 @@ _CHUNK = "--chunk=8"
 def session(lab: Lab) -> LabSession:
     """Without an array."""
     blank(lab)
-    return LabSession(TARGET, lab.host, lab)
+    return LabSession(Client(TARGET, lab.host), lab)
 
 
 def blank(lab: Lab) -> None:

@@ -87,7 +87,7 @@ class Rig:
 
     def idle(self) -> ArrayStatus:
         try:
-            return wait_until_idle(self.lab.machine, NAME, timeout_seconds=60)
+            return wait_until_idle(self.lab.machine, NAME)
         except WaitTimedOut as error:
             # Where each task of the kernel waits (sysrq's "w"), for an array that stands still.
             asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"

@@ -17,7 +17,7 @@ from lab.host.clock import HostClock, wait_for
 from lab.session import breaking
 from lab.session.breaking import paces
 from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, events_between
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from lab.units import KIB, MIB
 from tests.kernel.place import kernel_target
 from tests.kernel.rig import written_bytes
@@ -32,7 +32,7 @@ D = [f"disk{number:02d}" for number in range(1, 11)]
 @pytest.fixture
 def session(lab: Lab) -> Iterator[LabSession]:
     """Blank disks and no array."""
-    session = LabSession(kernel_target("name=session"), lab.host, lab)
+    session = LabSession(Client(kernel_target("name=session"), lab.host), lab)
     nodes = [disk.node for disk in lab.disks]
     before = written_bytes(lab.machine, nodes)
     yield session

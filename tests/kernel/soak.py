@@ -41,7 +41,7 @@ from lab.machine.state_folder import KERNEL_RECORD, kernel_group
 from lab.session.data_mark import verify_mark, write_mark
 from lab.session.load import Load
 from lab.session.monitor import Monitor
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from lab.units import KIB, MIB
 from tests.kernel.place import kernel_target, record_of
 
@@ -172,7 +172,7 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             # All pairs in turn: what is measured at the end of a round has the same past each time.
             kind = KINDS[findings.rounds % len(KINDS)][0]
             level, members = LEVELS[findings.rounds // len(KINDS) % len(LEVELS)]
-            session = LabSession(kernel_target("name=soak"), lab.host, lab)
+            session = LabSession(Client(kernel_target("name=soak"), lab.host), lab)
             monitor = Monitor(session, on_snapshot=lambda _: None, on_end=lambda _: None, hertz=8.0)
             is_watched = chance.random() < 0.5
             begun = time.monotonic()

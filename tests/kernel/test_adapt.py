@@ -43,7 +43,7 @@ MORE = tuple(DiskSpec(name=f"slow{number}", kind=DiskKind.LOOP, size_bytes=SLOW)
 @pytest.fixture(scope="module")
 def session(lab: Lab) -> LabSession:
     lab.attach(MORE)
-    return LabSession(kernel_target(), lab.host, lab)
+    return LabSession(Client(kernel_target(), lab.host), lab)
 
 
 def nine_names(k: int) -> list[str]:

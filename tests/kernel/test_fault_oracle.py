@@ -124,7 +124,7 @@ MOST_BESIDE_BLOCKS = 1024
 def session() -> Iterator[LabSession]:
     target = parse_target("uml:?time=virtual")
     with open_lab(target, Host.real("tests"), wanted=DISKS) as lab:
-        yield LabSession(target, lab.host, lab)
+        yield LabSession(Client(target, lab.host), lab)
 
 
 def test_beside_a_load_and_under_faults_no_acknowledged_write_is_lost(session: LabSession, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_beside_a_load_and_under_faults_no_acknowledged_write_is_lost(session: L
                 session.run(session.array("md0").fail("disk01"))
                 session.run(session.array("md0").remove("disk01"))
                 session.run(session.array("md0").add("disk04"))
-                wait_until_idle(session.machine, "md0", timeout_seconds=60)
+                wait_until_idle(session.machine, "md0")
         finally:
             load.stop()
         figures = load.wait(60)

@@ -26,7 +26,7 @@ from lab.microscope.array_map import (
     read_shape,
     sector_of_member,
 )
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from lab.units import MIB
 from tests.kernel.place import quick_marks, quick_target
 from tests.kernel.rig import DEVICE, NAME, file_disks
@@ -51,7 +51,7 @@ with open(sys.argv[1], "wb") as out:
 def session(lab: Lab) -> LabSession:
     lab.machine.run(("sh", "-c", f"umount {DEVICE}; mdadm --stop {DEVICE}"), check=False)
     lab.reset(lab.disks)
-    return LabSession(TARGET, lab.host, lab)
+    return LabSession(Client(TARGET, lab.host), lab)
 
 
 def read_at(arrays: OpenArrays, device: str, sector: int, length: int = 512) -> bytes:

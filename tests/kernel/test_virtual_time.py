@@ -14,7 +14,7 @@ from lab.errors import SpecError
 from lab.machine import Host, parse_target
 from lab.measure.job import PROGRAMS, LoadTarget, MeasureOptions, run_workload
 from lab.session import breaking
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures
 from lab.workloads.workload import changed, find_workload
@@ -130,7 +130,7 @@ def test_a_slow_drive_is_slow_until_it_is_healthy_again(rig: Rig) -> None:
 
 
 def test_a_pulled_drive_fails_its_array_and_comes_back_with_its_data(rig: Rig) -> None:
-    session = LabSession(TARGET, rig.lab.host, rig.lab)
+    session = LabSession(Client(TARGET, rig.lab.host), rig.lab)
     spec = rig.create("raid5", 4, bitmap=Bitmap.INTERNAL)
     session.run(breaking.pull(session, "disk02"))
     before = rig.fill()

@@ -11,7 +11,7 @@ from lab.disks import Lab, LabDisk
 from lab.machine import Host, parse_target
 from lab.measure.samples import DiskCounters
 from lab.session.monitor import Snapshot
-from lab.session.session import LabSession
+from lab.session.session import Client, LabSession
 from tests.unit.arrays.captures import load
 from tests.unit.fakes import FakeMachine, as_machine
 
@@ -20,7 +20,7 @@ NOTHING = DiskCounters(0, 0, 0.0, 0, 0, 0.0, 0, 0.0)
 
 def session_on(machine: FakeMachine, disks: Sequence[LabDisk], target: str, **more: Any) -> LabSession:
     host = Host.real("tests")
-    return LabSession(parse_target(target), host, Lab(as_machine(machine), host, disks), **more)
+    return LabSession(Client(parse_target(target), host, **more), Lab(as_machine(machine), host, disks))
 
 
 def captured(label: str, **changes: Any) -> ArrayStatus:
