@@ -391,8 +391,7 @@ class AddedKind(NamedTuple):
     """The level that each further common name stands for."""
 
 
-_ALL: tuple[Level, ...] = (Single(), Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10())
-_LEVELS = {level.name: level for level in _ALL}
+_LEVELS = {level.name: level for level in (Single(), Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10())}
 _NICKNAMES = {
     "disk": LevelName.SINGLE,
     "none": LevelName.SINGLE,

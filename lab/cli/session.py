@@ -113,8 +113,7 @@ def _annotation(field: Field) -> Any:
     """Return the type for cyclopts. Enumerations are left to ``_values``, whose errors have hints."""
     plain = _plain(field.type)
     argument = field.argument
-    name, help_text = [argument.option or f"--{field.name.replace('_', '-')}"], argument.help
-    name += [argument.also] if argument.also else []
+    name, help_text = [*filter(None, (field.option, argument.also))], argument.help
     if plain is bool:
         return Annotated[bool, flag(help_text, *name)]
     if plain in (int, float):
