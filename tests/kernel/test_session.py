@@ -23,7 +23,7 @@ from lab.session.breaking import paces
 from lab.session.data_mark import load_target, mark_of, verify_mark, write_mark
 from lab.session.load import Load, LoadPhase, predict
 from lab.session.monitor import EventKind, Measure, Monitor
-from lab.session.session import MOST_CHARACTERS, LabSession, Shell, ShellResult
+from lab.session.session import MOST_CHARACTERS, Client, LabSession, Shell, ShellResult
 from lab.units import KIB, MIB
 from lab.workloads.fio_output import LiveInterval
 from tests.kernel.place import host_at, kernel_target, kill_kernel
@@ -306,7 +306,7 @@ def test_long_output_of_a_line_is_passed_on_and_its_end_stored(session: LabSessi
 
 def test_a_lost_machine_ends_everything_soon(tmp_path: Path) -> None:
     with open_lab(kernel_target(), host_at(tmp_path), wanted=FILES[:3]) as lab:
-        session = LabSession(kernel_target(), lab.host, lab)
+        session = LabSession(Client(kernel_target(), lab.host), lab)
         create(session, "raid5", D[:3])
         over = threading.Event()
         ends: list[LabError | None] = []
