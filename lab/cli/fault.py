@@ -29,7 +29,7 @@ from lab.cli.context import (
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.faults import campaign as campaigns
 from lab.faults import crash_points, scenario_run
-from lab.faults.arrays import DRIVES, array_title
+from lab.faults.arrays import array_title
 from lab.faults.crash_points import PointJudgement
 from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
@@ -86,7 +86,7 @@ def run(
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
-    opened = partial(open_place, target, context.host, drives=DRIVES, seed=seed, on_notice=notice)
+    opened = partial(open_place, target, context.host, seed=seed, on_notice=notice)
     with scenario_run.begun_run(context.host, str(target), seed, [each.id for each in chosen]) as journal:
         hooks = _hooks(notice if is_detailed else lambda _: None, journal if keep else None)
         try:
@@ -392,7 +392,7 @@ def _write_evidence(
         write_file(folder / file, data)
     if outcome.differences:
         record = campaigns.record_of(finding_id, outcome, outcome.differences[0].kind, arena, status="confirmed")
-        write_file(folder / "commands.sh", campaigns.script_of(record, history))
+        write_file(folder / "commands.sh", campaigns.plain_script(record, history))
 
 
 POINTS = 100
@@ -553,9 +553,7 @@ def _one_cut(
             hint="give its full name, as printed by 'raidlab fault points --list'",
         )
     cut = asked_cut(word)
-    with open_place(
-        context.target, context.host, drives=crash_points.MOST_DRIVES, on_notice=context.narrator.notice
-    ) as place:
+    with open_place(context.target, context.host, on_notice=context.narrator.notice) as place:
         recording = crash_points.make_recording(place, chosen[0], seed, operations=operations)
         recording.require(cut)
         return _judged_by_mdadm(context, place, recording, [cut])
@@ -577,9 +575,7 @@ def stored_cuts(context: Context, stored: crash_points.StoredRecording, word: st
     cuts = [asked_cut(each) for each in ((word,) if word else stored.cuts)]
     for cut in cuts:
         recording.require(cut)
-    with open_place(
-        context.target, context.host, drives=crash_points.MOST_DRIVES, on_notice=context.narrator.notice
-    ) as place:
+    with open_place(context.target, context.host, on_notice=context.narrator.notice) as place:
         return _judged_by_mdadm(context, place, recording, cuts, images=stored.images)
 
 

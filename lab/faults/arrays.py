@@ -10,22 +10,21 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 from lab.arrays import operations
 from lab.arrays.array import ArrayOperations
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.geometry import ArrayGeometry, ParityGeometry, ParityRow, level_geometry
+from lab.arrays.geometry import ArrayGeometry, ParityGeometry, level_geometry
 from lab.arrays.levels import Level, LevelName, array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy, Spec
 from lab.disks import DiskKind, LabDisk
 from lab.errors import SpecError
-from lab.faults.place import DRIVE_BYTES
+from lab.faults.place import DRIVE_BYTES, DRIVES
 from lab.plans import Plan, Step
 from lab.units import KIB, MIB, SECTOR_BYTES
 
-DRIVES = 8
-"""Number of drives of the machine on which scenarios and campaigns run."""
 CHUNK_BYTES = 16 * KIB
 ARRAY = "md0"
 NODE, MD = array_device(ARRAY), md_path(ARRAY)
@@ -120,7 +119,10 @@ class BlockMap:
         rows: list[list[Any]] = []
         per_member = self.member_bytes // self.chunk_bytes
         if isinstance(self._geometry, ParityGeometry):
-            rows = [_parity(number, self._geometry.row(number)) for number in range(per_member)]
+            for number in range(per_member):
+                row = self._geometry.row(number)
+                data = sorted(row.exponents, key=row.exponents.__getitem__)
+                rows.append(["parity", number, data, row.p_slot, row.q_slot])
         elif self.level.is_redundant:
             rows = [["copies", [list(place) for place in places]] for _, places in sorted(self._chunks.items())]
         return {"chunk": self.chunk_bytes, "member_bytes": per_member * self.chunk_bytes, "rows": rows}
@@ -211,7 +213,7 @@ class BlockMap:
         if self.has_parity:
             pages = {*strips, *self.strips(blocks), *(page for _, page in bad)}
             return {page // per_chunk for page in pages}
-        spoiled = {(slot, page // per_chunk) for slot, page in bad}
+        spoiled = {(slot, page // per_chunk) for slot, page in (*bad, *product(range(self.members), strips))}
         found = {block // per_chunk for block in blocks}
         return found | {number for number, places in self._chunks.items() if spoiled & set(places)}
 
@@ -249,16 +251,12 @@ class HistoryArrays:
     """
 
     def __init__(self, spec: ArraySpec, node_of: Callable[[str], str] = "@{}".format) -> None:
-        self.spec, self.node_of = spec, node_of
+        self.spec, self.node_of, self.disks = spec, node_of, drives(node_of)
         self.level, self.members = spec.level, len(spec.members)
         """The level and the number of members after the reshapes so far."""
 
-    @property
-    def disks(self) -> tuple[LabDisk, ...]:
-        return drives(self.node_of)
-
     def free_disks(self) -> tuple[LabDisk, ...]:
-        return drives(self.node_of)
+        return self.disks
 
     def names(self) -> tuple[str, ...]:
         return ()
@@ -340,8 +338,3 @@ def numbers_in(text: str) -> frozenset[int]:
             raise SpecError(f"'{part}' is not a number", hint="write numbers and ranges, such as 0 3-5")
         found.update(range(int(first), int(last if dash else first) + 1))
     return frozenset(found)
-
-
-def _parity(number: int, row: ParityRow) -> list[Any]:
-    powers = row.exponents
-    return ["parity", number, sorted(powers, key=lambda slot: powers[slot]), row.p_slot, row.q_slot]

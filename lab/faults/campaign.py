@@ -48,7 +48,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import LabError, MachineLost, ResultError, SpecError, ToolMissing
-from lab.faults.arrays import BLOCK_BYTES, DRIVES
+from lab.faults.arrays import BLOCK_BYTES
 from lab.faults.guest.ledger import ALL
 from lab.faults.history import (
     Act,
@@ -71,6 +71,7 @@ from lab.faults.history import (
 from lab.faults.judge import HistoryDifference, HistoryJudge
 from lab.faults.place import (
     CAMPAIGN,
+    DRIVES,
     LONGEST_SILENCE_SECONDS,
     FaultPlace,
     open_place,
@@ -94,7 +95,6 @@ if TYPE_CHECKING:
 
 PLANTED_FLAVOUR = "planted"
 PLANTED_SWITCH = "/sys/module/md_mod/parameters/planted"
-_FILE = Path(__file__).with_name("planted.toml")
 
 
 class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +119,8 @@ class _PlantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def planted_bugs() -> tuple[PlantedBug, ...]:
     """Return all planted bugs, sorted by number."""
-    return tuple(sorted(read_toml(_FILE, _PlantedFile).bug, key=lambda bug: bug.number))
+    found = read_toml(Path(__file__).with_name("planted.toml"), _PlantedFile).bug
+    return tuple(sorted(found, key=lambda bug: bug.number))
 
 
 def find_planted_bug(word: str) -> PlantedBug:
@@ -168,7 +169,7 @@ class Arena:
     def opened(self) -> Iterator[FaultPlace]:
         """Open a newly started machine with blank drives."""
         target = on_planted_kernel(self.target, self.host) if self.planted else self.target
-        with open_place(target, self.host, drives=DRIVES, seed=MACHINE_SEED) as place:
+        with open_place(target, self.host, seed=MACHINE_SEED) as place:
             if self.planted and not self.is_control:
                 place.lab.machine.write(PLANTED_SWITCH, str(find_planted_bug(str(self.planted)).number))
             yield place
@@ -368,7 +369,7 @@ class FindingStore:
     """The stored findings."""
 
     def __init__(self, host: Host) -> None:
-        self._runs = RunFolders(
+        self.runs = RunFolders(
             host.state.root / "faults" / "findings",
             "finding",
             (_FINDING,),
@@ -376,7 +377,6 @@ class FindingStore:
             list_hint="'raidlab fault findings' lists them",
             state_root=host.state.root,
         )
-        self.root = self._runs.root
 
     def put(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
         """Store a finding in place of any with the same id. If this raises ResultError, the old one remains."""
@@ -384,12 +384,12 @@ class FindingStore:
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
         }
-        return self._runs.put(record.id, {**files, **own}.items(), replaces=True)
+        return self.runs.put(record.id, {**files, **own}.items(), replaces=True)
 
     def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[StoredFinding]:
         """Return all readable findings, sorted by id; ``on_damage`` receives a message for each unreadable one."""
         found = []
-        for folder in sorted(self.root.glob("[!.]*")):
+        for folder in sorted(self.runs.root.glob("[!.]*")):
             try:
                 finding = self._read(folder)
             except ResultError as error:
@@ -405,18 +405,14 @@ class FindingStore:
 
     def find(self, word: str) -> StoredFinding | None:
         """Return the finding with this id or in this folder, or None. Raises ResultError if it is damaged."""
-        folder = Path(word) if "/" in word else self.root / checked_name(word, "finding", error=SpecError)
+        folder = Path(word) if "/" in word else self.runs.root / checked_name(word, "finding", error=SpecError)
         return self._read(folder) if (folder / _FINDING).is_file() else None
 
     def forget(self, finding: StoredFinding) -> None:
         """Remove a finding. Raises SpecError if it is not in the store, and MachineBusy or ResultError on failure."""
-        if finding.folder.parent.resolve() != self.root.resolve():
+        if finding.folder.parent.resolve() != self.runs.root.resolve():
             raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
-        self._runs.delete(finding.folder.name)
-
-    def remove_leftovers(self) -> None:
-        """Remove what killed campaigns left incomplete, and restore the findings that they were about to replace."""
-        self._runs.remove_leftovers()
+        self.runs.delete(finding.folder.name)
 
     def _read(self, folder: Path) -> StoredFinding:
         record = read_own_json(folder / _FINDING, FindingRecord)
@@ -432,7 +428,7 @@ _SCRIPT = Path(__file__).with_name("commands.sh.in")
 """The script of a finding; ``@name@`` stands for a value (``plain_script``)."""
 
 
-def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
+def plain_script(record: FindingRecord, history: FaultHistory) -> bytes:
     """Return the contents of commands.sh."""
     shape, blocks = history.shape, history.shape.block_map().blocks
     words = [word.replace("/dev/drive", "/dev/mapper/drive") for word in shape.spec.create_argv]
@@ -447,8 +443,8 @@ def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
     pulled = {act.drive for act in history.acts if act.kind in (ActKind.PULL, ActKind.SLOW)}
     noise, blank = 'head -c 8M /dev/urandom >"$work/drive$drive"', 'truncate -s 8M "$work/drive$drive"'
     values = {
-        "title": title.replace("\n", " "),
-        "finding_id": finding_id,
+        "title": f"{record.kind}: {record.text}".replace("\n", " "),
+        "finding_id": record.id,
         "shape": shape.title(),
         "drives": str(DRIVES),
         "last_drive": str(DRIVES - 1),
@@ -458,7 +454,7 @@ def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
         "acts": "\n".join(lines),
         "plugged": "\n".join(f'table {drive} "$(linear {drive})"' for drive in sorted(pulled)),
     }
-    return re.sub(r"@(\w+)@", lambda found: values[found[1]], _SCRIPT.read_text(encoding="utf-8"))
+    return re.sub(r"@(\w+)@", lambda found: values[found[1]], _SCRIPT.read_text(encoding="utf-8")).encode()
 
 
 def _started(history: FaultHistory) -> list[str]:
@@ -600,11 +596,6 @@ def record_of(finding_id: FindingId, outcome: HistoryOutcome, kind: str, arena: 
     return convert(fields, FindingRecord)
 
 
-def script_of(record: FindingRecord, history: FaultHistory) -> bytes:
-    """Return the contents of commands.sh for a finding."""
-    return plain_script(history, title=f"{record.kind}: {record.text}", finding_id=record.id).encode()
-
-
 T = TypeVar("T")
 MOST_PLAYS = 400
 """Maximum number of histories run to shrink one finding; the smallest found by then is the result."""
@@ -635,10 +626,10 @@ class Shrinker:
         with self._open:
             if outcome:
                 last = next(each.act for each in outcome.differences if each.kind == self.kind)
-                self._take_first([_with_acts(history, history.acts[: max(0, last) + 1])])
+                self._take_first([msgspec.structs.replace(history, acts=history.acts[: max(0, last) + 1])])
             while True:
                 before = self.smallest
-                self._reduce(self.smallest.acts, lambda acts: _with_acts(self.smallest, acts))
+                self._reduce(self.smallest.acts, lambda acts: msgspec.structs.replace(self.smallest, acts=acts))
                 for index in range(len(self.smallest.acts)):
                     if self.smallest.acts[index].kind is ActKind.WRITES:
                         self._reduce(self.smallest.acts[index].writes, partial(self._with_writes, index))
@@ -652,7 +643,7 @@ class Shrinker:
     def _with_writes(self, index: int, writes: tuple[Write, ...]) -> FaultHistory:
         acts = list(self.smallest.acts)
         acts[index] = msgspec.structs.replace(acts[index], writes=writes)
-        return _with_acts(self.smallest, acts)
+        return msgspec.structs.replace(self.smallest, acts=tuple(acts))
 
     def _reduce(self, items: Sequence[T], made: Callable[[tuple[T, ...]], FaultHistory]) -> None:
         """Remove parts of these items, from halves down to single items."""
@@ -692,10 +683,6 @@ class Shrinker:
                 self._open.close()
                 self._place = None
             yield outcome
-
-
-def _with_acts(history: FaultHistory, acts: Sequence[Act]) -> FaultHistory:
-    return msgspec.structs.replace(history, acts=tuple(acts))
 
 
 FORMAT_VERSION = 1
@@ -847,7 +834,8 @@ class Campaign:
     def run(self) -> CampaignSummary:
         """Run the campaign to its end. Raises the error that ended it early; findings made before remain stored."""
         self._began = time.monotonic()
-        self.store.remove_leftovers()
+        # Killed campaigns may have left incomplete findings, and findings that they were about to replace.
+        self.store.runs.remove_leftovers()
         self._left = self._left_by_an_earlier_part()
         if self.stops_at_first and self.journal.findings:
             self._over.set()
@@ -997,7 +985,7 @@ class Campaign:
 
     def _store(self, record: FindingRecord, history: FaultHistory, files: dict[str, bytes]) -> None:
         try:
-            self.store.put(record, history, {**files, "commands.sh": script_of(record, history)})
+            self.store.put(record, history, {**files, "commands.sh": plain_script(record, history)})
         except ResultError as error:
             raise ResultError(
                 f"{error.message}; the finding {record.id} ('{record.kind}') is not stored, but can be replayed",

@@ -22,7 +22,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -153,7 +153,6 @@ class CutConfiguration:
 
     @property
     def file_name(self) -> str:
-        """The name, as it is used in file names."""
         return self.name.replace("-", "").replace("/", "-")
 
     @property
@@ -217,9 +216,9 @@ class CutConfiguration:
         return BlockMap(self.raid, self.members, MEMBER_BYTES, CHUNK_BYTES)
 
     @property
-    def geometry(self) -> dict[str, Any]:
-        """The layout that is compared on the members at the end (``BlockMap.geometry``)."""
-        return BlockMap(self.raid, self.final_members, MEMBER_BYTES, CHUNK_BYTES).geometry()
+    def final_map(self) -> BlockMap:
+        """The layout that is compared on the members at the end."""
+        return BlockMap(self.raid, self.final_members, MEMBER_BYTES, CHUNK_BYTES)
 
     @property
     def mix(self) -> dict[str, int]:
@@ -326,16 +325,8 @@ class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
     """Number of a drive -> what it held when the recording began."""
 
     def job(self, record: bytes) -> dict[str, Any]:
-        """Return these data and the record as programs on machines expect them (``DriveStates`` in guest/player.py)."""
-
-        def text(data: bytes) -> str:
-            return base64.b64encode(data).decode()
-
-        return {
-            "record": text(record),
-            "data": text(self.data),
-            "bases": {number: text(data) for number, data in self.bases.items()},
-        }
+        """Return these data and the record in base64, as programs on machines expect them (guest/player.py)."""
+        return {**msgspec.to_builtins(self), "record": msgspec.to_builtins(record)}
 
 
 class StoredRecording(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,7 +340,6 @@ class StoredRecording(msgspec.Struct, frozen=True, kw_only=True):
     cuts: tuple[str, ...]
     """The crash points that showed something wrong."""
     events: list[list[Any]]
-    """The events of the ledger."""
     record: bytes
     images: DriveImages
 
@@ -448,9 +438,9 @@ class DriveRecording:
                 choices = [chosen_cut(self.record, at, kind, chance).retained for kind in (ALL, FLUSHED, EVERYTHING)]
                 choices += [chosen_cut(self.record, at, kind, chance).retained for kind in KINDS[3:5] for _ in range(4)]
             for each in choices:
-                yield Cut(at, each)
+                yield Cut(at, each, {})
                 for drive in self.configuration.may_be_lost:
-                    yield Cut(at, each, missing=(drive,))
+                    yield Cut(at, each, {}, (drive,))
 
 
 def make_recording(
@@ -459,7 +449,7 @@ def make_recording(
     """Run the configuration's history on blank drives, and return the recording. Raises LabError if a step fails."""
     steps = steps_of(configuration, place.nodes, operations or configuration.operations)
     events: list[list[Any]] = []
-    job = {"seed": seed, "steps": steps, "geometry": configuration.geometry, "wants_ledger": True}
+    job = {"seed": seed, "steps": steps, "geometry": configuration.final_map.geometry(), "wants_ledger": True}
     for seen in run_program(place.lab.machine, PLAYER, {"histories": [job]}):
         if "end" in seen:
             events = seen["ledger"]
@@ -554,7 +544,7 @@ def judge_points(
         "seed": recording.seed,
         "ledger": recording.events,
         "members": {drive: place.nodes[drive] for drive in configuration.drives},
-        "geometry": configuration.geometry,
+        "geometry": configuration.final_map.geometry(),
         "by_mdadm": by_mdadm,
         # A read at the current position of a reshape spins until the reshape continues, and in virtual time no other
         # task would run meanwhile (raid5_make_request() in drivers/md/raid5.c).
@@ -630,6 +620,7 @@ class Judge:
         self.configuration: CutConfiguration = recording.configuration
         self.ledger = Ledger(recording.events)
         combination = (self.configuration.level, self.configuration.policy.name, self.configuration.moment)
+        self._final_map = self.configuration.final_map
         self._known_defects = [each for each in promises().known if each.covers(*combination)]
 
     @cached_property
@@ -682,7 +673,7 @@ class Judge:
         labels = seen.get("labels", ())
         for defect in self._known_defects:
             pages = {page for _, page in self._places(cut)}
-            rows = self._rows(pages)
+            rows = self._final_map.rows(pages, (), ())
             blocks = {block for block, (_, page) in self.places.items() if page in pages}
             is_start = "start" in defect.what
             match defect.where:
@@ -691,27 +682,18 @@ class Judge:
                     blocks = {block for block in blocks if self.places[block] in written}
                 case "rebuilt stripe":
                     checkpoint = max((each["recovery_offset"] for each in labels), default=0)
-                    rows = self._rows(page for page in pages if page * BLOCK_BYTES < checkpoint * SECTOR_BYTES)
+                    rebuilt = [page for page in pages if page * BLOCK_BYTES < checkpoint * SECTOR_BYTES]
+                    rows = self._final_map.rows(rebuilt, (), ())
                 case "first rows":
                     blocks = self._overwritten(cut, labels)
                 case "offsets differ":
                     if len({each["data_offset"] for each in labels}) < 2:
                         continue
-                    blocks, rows = set(self.places), self._rows(range(MEMBER_BYTES // BLOCK_BYTES))
+                    blocks, rows = set(self.places), set(range(self._final_map.row_count))
                 case "shapes differ":
                     is_start = len({each["raid_disks"] for each in labels}) > 1
             what = defect.what
             yield Excuse(defect, blocks if "blocks" in what else set(), rows if "rows" in what else set(), is_start)
-
-    @cached_property
-    def _row_chunks(self) -> list[set[int]]:
-        rows = self.configuration.geometry["rows"]
-        return [{chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]} for row in rows]
-
-    def _rows(self, pages: Iterable[int]) -> set[int]:
-        """Return the compared rows that contain any of these pages of a member."""
-        chunks = {page // _BLOCKS_PER_CHUNK for page in pages}
-        return {number for number, row in enumerate(self._row_chunks) if chunks & row}
 
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
         """Return the blocks that a reshape may have overwritten but will read again when it continues after the cut.
@@ -772,7 +754,6 @@ class Judge:
         return places
 
 
-MOST_DRIVES = 8
 ANSWER_SECONDS = 10.0
 MACHINES = 2
 """Number of machines that run in parallel on this computer."""
@@ -886,7 +867,7 @@ class _MachineHolder:
         try:
             if self._place is None:
                 asked = self._exploration
-                opened = open_place(asked.target, asked.host, drives=MOST_DRIVES, on_notice=asked.on_notice)
+                opened = open_place(asked.target, asked.host, on_notice=asked.on_notice)
                 self._place = self._open.enter_context(opened)
                 asked.on_machine(self._place.lab.machine)
             else:

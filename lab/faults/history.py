@@ -32,8 +32,9 @@ from lab.actions.arrays import Add, Fail, ReAdd, Remove
 from lab.arrays.levels import Level, level_with_layout
 from lab.arrays.spec import ArraySpec
 from lab.errors import SpecError
-from lab.faults.arrays import BLOCK_BYTES, DRIVES, MD, NODE, BlockMap, HistoryArrays, array_spec
+from lab.faults.arrays import BLOCK_BYTES, MD, NODE, BlockMap, HistoryArrays, array_spec
 from lab.faults.guest.ledger import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
+from lab.faults.place import DRIVES
 from lab.units import KIB, MIB
 
 NOTHING = "none"

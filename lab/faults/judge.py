@@ -213,7 +213,6 @@ class ExpectedArray:
         """Note a power cut during writes to these blocks; ``kind`` is what it left on the drives (guest/ledger.py)."""
         blocks = set(blocks)
         self.tear(blocks, is_cut=True)
-        self.is_broken = False
         self.was_rebuilding = any(each.is_waiting and each.slot >= 0 for each in self.drives.values())
         if self.was_rebuilding and self.shape.policy.has_journal:
             self.unlogged |= self.map.strips(blocks)
@@ -437,8 +436,7 @@ class HistoryJudge:
             expected.is_broken = True
 
     def _on_cut(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        if seen.get("refused"):
-            self.differ("could not be stopped", step, seen["refused"])
+        self._on_halt(step, seen)
         self.expected.cut(seen["open"], step.step[2])
 
     def _on_unsure(self, step: PlannedStep, seen: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from lab.units import MIB
 
 LONGEST_SILENCE_SECONDS = 300.0
 """A machine that reports nothing for so long is closed."""
+DRIVES = 8
 DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB
 """Small, because whole arrays are read repeatedly."""
@@ -96,7 +97,7 @@ def open_place(
     target: Target,
     host: Host,
     *,
-    drives: int = 8,
+    drives: int = DRIVES,
     size_bytes: int = DRIVE_BYTES,
     seed: int = 1,
     on_notice: Callable[[str], None] = lambda _: None,
@@ -162,13 +163,10 @@ def run_program(
 
 
 def _document(line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise LabError(
-            f"the machine sent a line that is not a JSON document: {line[:80]}",
-            hint="check whether anything else writes to the machine's serial line",
-        )
-    return found
+    with suppress(ValueError):
+        if isinstance(found := json.loads(line), dict):
+            return found
+    raise LabError(
+        f"the machine sent a line that is not a JSON document: {line[:80]}",
+        hint="check whether anything else writes to the machine's serial line",
+    )

@@ -58,7 +58,6 @@ from lab.faults.arrays import (
     BLOCK_BYTES,
     CHUNK_BYTES,
     DATA_OFFSET_BYTES,
-    DRIVES,
     MD,
     NODE,
     BlockMap,
@@ -69,6 +68,7 @@ from lab.faults.arrays import (
     numbers_in,
 )
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
+from lab.faults.place import DRIVES
 from lab.gates.decoding import FormatVersion, Name, version_numbers
 from lab.gates.text import shortened
 from lab.tomlfile import (
@@ -155,16 +155,14 @@ def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, 
 
 
 def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    verdicts: Mapping[str, int] = evidence["verdicts"]
-    found: dict[str, Any] = {fact: verdicts.get(word, 0) for fact, word in VERDICT_FACTS.items()}
-    bad = [fact for fact, word in VERDICT_FACTS.items() if word not in ALLOWED and verdicts.get(word)]
-    found["data"] = " and ".join(bad) or "intact"
-    at: Mapping[str, str] = evidence.get("at", {})
-    for fact, word in VERDICT_FACTS.items():
-        if word not in ALLOWED:
-            found[f"{fact}_at"] = at.get(word, "")
-    found["bad_at"] = ",".join(at.values())
-    return found
+    verdicts, at = evidence["verdicts"], evidence.get("at", {})
+    bad = {fact: word for fact, word in VERDICT_FACTS.items() if word not in ALLOWED}
+    return {
+        **{fact: verdicts.get(word, 0) for fact, word in VERDICT_FACTS.items()},
+        "data": " and ".join(fact for fact, word in bad.items() if verdicts.get(word)) or "intact",
+        **{f"{fact}_at": at.get(word, "") for fact, word in bad.items()},
+        "bad_at": ",".join(at.values()),
+    }
 
 
 StoredFacts = Mapping[str, Mapping[str, Any]]
@@ -329,7 +327,6 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     does: Any
     """A SceneAction or an Action."""
     why: str = ""
-    """A sentence for the user."""
     only: tuple[str, ...] = ()
     """The variants in which the step runs; empty means all variants."""
     expect: dict[str, Expectation] = {}
@@ -778,9 +775,15 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         require_kinds(self.kinds)
         members = [*stage.members, *([len(stage.members)] if stage.array.journal_device else [])]
+        losses: list[list[int]] = []
+        for word in self.losses:
+            if word == "each":
+                losses += [[number] for number in stage.members]
+            else:
+                losses.append([] if word == "none" else sorted(numbers_in(word.replace("+", " "))))
         still: GuestSteps = [["drain"], ["pause", 0.3], ["still", list(range(DRIVES))]]
         stopped = [*still, *stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
-        return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
+        return [*stopped, ["points", members, losses, list(self.kinds), self.moments]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
         """Return in ``untouched_elsewhere`` how many lost blocks were on present members, with no write in flight."""
@@ -975,17 +978,6 @@ class LogStep(SceneAction, frozen=True, kw_only=True, tag="log"):
     """Reads the kernel log. The fact ``complaints`` is the number of warnings, bugs and hung tasks in it."""
 
 
-def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
-    """Return the lists of lost drives that ``words`` denote."""
-    found: list[list[int]] = []
-    for word in words:
-        if word == "each":
-            found += [[number] for number in stage.members]
-        else:
-            found.append([] if word == "none" else sorted(numbers_in(word.replace("+", " "))))
-    return found
-
-
 FORMAT_VERSION = 3
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """Formats that can be read. lab.tomlfile translates the names that earlier formats used."""
@@ -1013,44 +1005,34 @@ def expecting(does: SceneAction | Action, **expect: Expectation) -> SceneStep:
     return SceneStep(does=does, expect=expect)
 
 
-def framed(does: Does) -> SceneStep:
-    """Return the step itself, or a step with this action and without expectations."""
-    return does if isinstance(does, SceneStep) else SceneStep(does=does)
-
-
 NO_COMPLAINTS = expecting(LogStep(), complaints=0)
 
 
-class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A defect of md that makes a variant end differently on some kernels."""
+class KernelRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A range of Linux versions."""
+
+    since: str = ""
+    """The first version; empty means any."""
+    before: str = ""
+    """The first later version that behaves differently; empty if there is none."""
+
+    def includes(self, kernel_release: str) -> bool:
+        version = version_numbers(kernel_release)
+        is_later = not self.since or version >= version_numbers(self.since)
+        return is_later and (not self.before or version < version_numbers(self.before))
+
+
+class KernelDefect(KernelRange, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A defect of md that makes a variant end differently on the kernels that have it."""
 
     finding: Annotated[int, msgspec.Meta(ge=1)]
     """Its number in docs/findings.md."""
-    since: str
-    """The first Linux version that has it, or on which it was first seen."""
     hangs: bool = False
     """Whether the machine can no longer be used afterwards, because a request to the array never completes."""
     facts: tuple[str, ...] = ()
     """The facts that may then differ from what is expected. The defect explains neither other differences nor a step
     that cannot be carried out.
     """
-
-    def is_in(self, kernel_release: str) -> bool:
-        return version_numbers(kernel_release) >= version_numbers(self.since)
-
-
-class KernelRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kernels on which md behaves as a variant expects; another variant covers the other kernels."""
-
-    since: str = ""
-    """The first Linux version; empty means any."""
-    before: str = ""
-    """The first later Linux version that behaves differently; empty if there is none."""
-
-    def includes(self, kernel_release: str) -> bool:
-        version = version_numbers(kernel_release)
-        is_later = not self.since or version >= version_numbers(self.since)
-        return is_later and (not self.before or version < version_numbers(self.before))
 
 
 class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -1064,6 +1046,7 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     values: dict[str, int | float | str | list[int | str]] = {}
     defect: KernelDefect | None = None
     kernels: KernelRange = KernelRange()
+    """The kernels on which md behaves as the variant expects; another variant covers the other kernels."""
 
 
 class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
@@ -1081,10 +1064,6 @@ class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """Where and why md differs from what the catalogue expected, and which of these differences the scenario shows."""
 
-    @property
-    def text(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ScenarioText.__struct_fields__}
-
 
 class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault, how it is injected, and what must hold."""
@@ -1092,8 +1071,8 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format_version: FormatVersion
     is_first: bool = False
     """Whether the catalogue gives it priority."""
-    code: str = ""
-    """Key of the function in ``FUNCTIONS`` that generates the variants, if a table cannot express them."""
+    code: Literal["", "random_histories"] = ""
+    """The function in this module that generates the variants, if a table cannot express them."""
     array: dict[str, Any] = {}
     """Arguments of ``array.create``, where they differ from those that ``create_action`` supplies."""
     member_bytes: int = MIB
@@ -1108,9 +1087,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def ready(self, seed: int) -> Iterator[ReadyVariant]:
         """Yield the variants with all placeholders replaced. Raises LabError if a value is invalid."""
         if self.code:
-            if self.code not in FUNCTIONS:
-                raise unknown_word("function of lab/faults/scenario.py", self.code, FUNCTIONS)
-            yield from FUNCTIONS[self.code](self, seed)
+            yield from random_histories(self, seed)
             return
         for variant in self.variants or (SceneVariant(name=""),):
             arguments = with_new_scenario_array({**self.array, **variant.array}, self.format_version)
@@ -1414,7 +1391,5 @@ def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
         done.append(NO_COMPLAINTS)
         name = f"{array_title(array)}{', again' if is_again else ''}"
         is_apart = is_again or not number
-        yield ReadyVariant(name=name, array=array, steps=tuple(map(framed, done)), seed=word, is_apart=is_apart)
-
-
-FUNCTIONS: dict[str, Callable[[Scenario, int], Iterator[ReadyVariant]]] = {"random_histories": random_histories}
+        steps = tuple(each if isinstance(each, SceneStep) else SceneStep(does=each) for each in done)
+        yield ReadyVariant(name=name, array=array, steps=steps, seed=word, is_apart=is_apart)

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
-from lab.faults.arrays import DATA_OFFSET_BYTES, DRIVES, BlockMap, array_title
+from lab.faults.arrays import DATA_OFFSET_BYTES, BlockMap, array_title
 from lab.faults.place import (
     LONGEST_SILENCE_SECONDS,
     SCENARIO,
@@ -38,7 +39,6 @@ from lab.faults.place import (
 from lab.faults.scenario import (
     NEEDS,
     FactCheck,
-    GuestSteps,
     ReadyVariant,
     Scenario,
     ScenarioText,
@@ -149,9 +149,9 @@ class ScenarioOutcome(ScenarioText, frozen=True, kw_only=True, omit_defaults=Tru
         return sum(variant.machine_seconds for variant in self.variants)
 
     @property
-    def left_out(self) -> tuple[VariantOutcome, ...]:
-        """Variants that this machine cannot run."""
-        return tuple(variant for variant in self.variants if variant.missing)
+    def is_partial(self) -> bool:
+        """Whether this machine cannot run some of the variants."""
+        return any(variant.missing for variant in self.variants)
 
 
 def verdict_of(variants: tuple[VariantOutcome, ...]) -> FaultVerdict:
@@ -200,7 +200,7 @@ class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
     def is_expected(self) -> bool:
         """Whether all requested scenarios ended as expected, with all their variants."""
         return not self.left and all(
-            outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT) and not outcome.left_out
+            outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT) and not outcome.is_partial
             for outcome in self.outcomes
         )
 
@@ -293,8 +293,8 @@ def outcome_table(stored: StoredScenarios) -> Table:
     run = stored.run
     rows = []
     for each in stored.outcomes:
-        is_part = each.left_out and each.verdict is FaultVerdict.AS_EXPECTED
-        verdict = f"{each.verdict}, in part" if is_part else each.verdict.value
+        is_partial = each.is_partial and each.verdict is FaultVerdict.AS_EXPECTED
+        verdict = f"{each.verdict}, in part" if is_partial else each.verdict.value
         met = f"{sum(check.is_met for check in each.checks)} of {len(each.checks)}"
         times = (human_seconds(each.machine_seconds), human_seconds(each.computer_seconds))
         rows.append((each.number, each.title, verdict, met, *times))
@@ -421,11 +421,8 @@ class PlayedVariant:
 
     def __init__(self, variant: ReadyVariant, *, is_virtual: bool) -> None:
         self.variant, self.is_virtual, self.stage = variant, is_virtual, variant.stage()
-        self._is_over = False
         self._nodes: tuple[str, ...] = ()
-        self._made: list[tuple[SceneStep, GuestSteps]] = [
-            (each, each.guest_steps(self.stage)) for each in variant.steps
-        ]
+        self._made = [(each, each.guest_steps(self.stage)) for each in variant.steps]
 
     def history(self, place: FaultPlace) -> dict[str, Any]:
         """Return the history as a job for the program on the machine."""
@@ -462,14 +459,6 @@ class PlayedVariant:
             yield step, found, lines
             if "broke" in found:
                 break
-        self.drain(documents)
-
-    def drain(self, documents: Iterator[dict[str, Any]]) -> None:
-        """Discard the documents up to the end of this variant's history."""
-        for document in () if self._is_over else documents:
-            if "end" in document:
-                self._is_over = True
-                return
 
 
 def shell_lines(made: list[Any], document: Mapping[str, Any]) -> list[str]:
@@ -620,7 +609,7 @@ def play_and_store(
 ) -> ScenarioOutcome:
     """Run one scenario on a separate machine, and store the run. Raises LabError if no machine can be opened."""
     target = with_own_kernel(target, host)
-    opened = partial(open_place, target, host, drives=DRIVES, seed=seed, on_notice=on_notice)
+    opened = partial(open_place, target, host, seed=seed, on_notice=on_notice)
     with begun_run(host, str(target), seed, [scenario.id]) as journal:
 
         def on_place(place: FaultPlace) -> None:
@@ -678,7 +667,7 @@ class ScenarioRunner:
         except LabError as error:
             verdict, reason = FaultVerdict.NOT_AS_EXPECTED, error.message
         return ScenarioOutcome(
-            **scenario.text,
+            **{name: getattr(scenario, name) for name in ScenarioText.__struct_fields__},
             verdict=verdict or verdict_of(tuple(done)),
             reason=reason or "; ".join(_reasons(done)),
             variants=tuple(done),
@@ -707,7 +696,7 @@ class ScenarioRunner:
             if outcome.missing:
                 yield outcome
                 continue
-            defect = variant.defect if variant.defect and variant.defect.is_in(kernel) else None
+            defect = variant.defect if variant.defect and variant.defect.includes(kernel) else None
             hangs = defect is not None and defect.hangs
             self._playing = msgspec.structs.replace(outcome, finding=defect.finding) if defect and hangs else None
             watchdog.seconds = min(self.longest_silence_seconds, KNOWN_HANG_SECONDS if hangs else math.inf)
@@ -724,7 +713,7 @@ class ScenarioRunner:
         lab = self.place.lab
         target = parse_target(lab.machine.facts.target)
         with (
-            open_place(target, lab.host, drives=len(self.place.nodes), seed=self.seed) as place,
+            open_place(target, lab.host, seed=self.seed) as place,
             Watchdog(place.lab.machine, self.longest_silence_seconds) as watchdog,
         ):
             documents = self._documents(place, [played.history(place)], watchdog)
@@ -768,7 +757,8 @@ class ScenarioRunner:
     def _judged(
         self, played: PlayedVariant, documents: Documents, stored: dict[str, dict[str, Any]]
     ) -> Iterator[StepOutcome]:
-        for step, evidence, lines in played.evidence(documents):
+        its_own = takewhile(lambda document: "end" not in document, documents)
+        for step, evidence, lines in played.evidence(its_own):
             outcome, facts = judged_step(step, evidence, lines, played, stored)
             if step.keep:
                 stored[step.keep] = facts
@@ -781,5 +771,5 @@ class ScenarioRunner:
             yield outcome
             if outcome.problem:
                 # The results of later steps would be meaningless.
-                played.drain(documents)
-                return
+                break
+        deque(its_own, maxlen=0)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from lab.errors import LabError
-from lab.faults.arrays import DATA_OFFSET_BYTES, DRIVES, NODE
+from lab.faults.arrays import DATA_OFFSET_BYTES, NODE
 from lab.faults.campaign import Arena
 from lab.faults.guest.ledger import (
     ACKNOWLEDGED,
@@ -43,7 +43,7 @@ from lab.faults.history import (
     job_of,
     node,
 )
-from lab.faults.place import run_program
+from lab.faults.place import DRIVES, run_program
 from lab.gates.decoding import FormatVersion
 from lab.machine import GuestProgram
 from lab.machine.programs import Change, program_files

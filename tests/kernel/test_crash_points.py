@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lab.faults.crash_points import (
-    MOST_DRIVES,
     Exploration,
     Judge,
     PointJudgement,
@@ -36,7 +35,7 @@ POINTS = 12
 
 
 def fresh() -> AbstractContextManager[FaultPlace]:
-    return open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES)
+    return open_place(VIRTUAL, Host.real("tests"))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +62,7 @@ def test_no_crash_point_breaks_a_promise(place: FaultPlace, name: str) -> None:
 
 @pytest.mark.qemu
 def test_no_promise_is_broken_on_two_processors_and_a_stored_recording_gives_the_same() -> None:
-    with open_place(parse_target("qemu:"), Host.real("tests"), drives=MOST_DRIVES) as place:
+    with open_place(parse_target("qemu:"), Host.real("tests")) as place:
         assert place.lab.machine.facts.cpu_count == 2
         recording = make_recording(place, find_configuration("raid5/ppl/idle/mixed"), "1")
         cuts, judge = recording.cuts(4), Judge(recording)

@@ -153,7 +153,7 @@ def test_writes_are_durable_only_after_a_flush(machine: Machine) -> None:
     sure, open_ = record.split(0, at)
     assert ([each.sector // 8 for each in sure], [each.sector // 8 for each in open_]) == ([0, 2], [1])
     assert record.split(0, record.moments()[-1])[1] == []
-    cut = Cut(at, {0: []})
+    cut = Cut(at, {0: []}, {})
     machine.write(DRIVES_CONTROL, f"restore 0 {cut.lists(record, [0])[0]}")
     assert letters(machine) == "a" * 8 + "." * 8 + "c" * 8 + "." * 8
 

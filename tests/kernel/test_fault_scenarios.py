@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from lab.cli.main import run
-from lab.faults.arrays import DRIVES
 from lab.faults.place import FaultPlace, open_place
 from lab.faults.scenario import Scenario, find_scenario
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, ScenarioRunner, load_run
@@ -24,7 +23,7 @@ TARGET = quick_target()
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[FaultPlace]:
-    with open_place(TARGET, Host.real("tests"), drives=DRIVES) as opened:
+    with open_place(TARGET, Host.real("tests")) as opened:
         yield opened
 
 
@@ -98,7 +97,7 @@ def test_a_wrong_arithmetic_is_noticed(place: FaultPlace, monkeypatch: pytest.Mo
 
 @pytest.mark.uml
 def test_the_same_in_real_time() -> None:
-    with open_place(parse_target("uml:?time=real"), Host.real("tests"), drives=DRIVES) as place:
+    with open_place(parse_target("uml:?time=real"), Host.real("tests")) as place:
         outcome = ScenarioRunner(place).play(find_scenario("11"))
     assert (outcome.verdict, outcome.unmet) == (FaultVerdict.AS_EXPECTED, ())
 

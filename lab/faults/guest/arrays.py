@@ -43,15 +43,10 @@ def read_text(path: str) -> str:
     As few system calls as possible are made, because they are slow in an embedded kernel.
     """
     try:
-        fd = os.open(path, os.O_RDONLY)
+        with opened(path, os.O_RDONLY) as fd:
+            return os.read(fd, 4096).decode("ascii", "replace").strip()
     except OSError:
         return ""
-    try:
-        return os.read(fd, 4096).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
 
 
 def write_text(path: str, text: str) -> str:
@@ -315,18 +310,16 @@ def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int)
     found = []
     for number, row in enumerate(rows):
         if row[0] == "copies":
-            places = [(slot, at) for slot, at in row[1] if slot in members]
-            pieces = [members[slot][at * chunk : (at + 1) * chunk] for slot, at in places]
-            if any(piece != pieces[0] for piece in pieces[1:]):
-                found.append(number)
-            continue
-        _, at, data, p, q = row
-        if any(slot not in members for slot in (*data, p, *(() if q is None else (q,)))):
-            continue
-        pieces = [members[slot][at * chunk : (at + 1) * chunk] for slot in data]
-        is_wrong = exclusive_or(pieces, chunk) != members[p][at * chunk : (at + 1) * chunk]
-        if not is_wrong and q is not None:
-            is_wrong = q_of(dict(enumerate(pieces)), chunk) != members[q][at * chunk : (at + 1) * chunk]
+            pieces = [members[slot][at * chunk : (at + 1) * chunk] for slot, at in row[1] if slot in members]
+            is_wrong = any(piece != pieces[0] for piece in pieces[1:])
+        else:
+            _, at, data, p, q = row
+            if any(slot not in members for slot in (*data, p, *(() if q is None else (q,)))):
+                continue
+            pieces = [members[slot][at * chunk : (at + 1) * chunk] for slot in data]
+            is_wrong = exclusive_or(pieces, chunk) != members[p][at * chunk : (at + 1) * chunk]
+            if not is_wrong and q is not None:
+                is_wrong = q_of(dict(enumerate(pieces)), chunk) != members[q][at * chunk : (at + 1) * chunk]
         if is_wrong:
             found.append(number)
     return found

@@ -82,6 +82,17 @@ class CampaignPlayer(Player):
         """Return the node; on a stock kernel, nbdN is drive N (provision/kernel/served/lab_drives.c)."""
         return super().member_node(name.replace("nbd", "drive"))
 
+    def carry_out(self, name: str, *arguments: Any) -> Any:
+        """Report an array that is gone as ``absent``, which does not end the history."""
+        if name in ("load", "rewrite", "fill", "drain") and not self.writer:
+            return {"absent": "no writer"}
+        try:
+            return super().carry_out(name, *arguments)
+        except OSError as error:
+            if name not in ("open", "check", "settle"):
+                raise
+            return {"absent": str(error.strerror), **(self.state() if name == "check" else {})}
+
     def finish(self) -> None:
         super().finish()
         stop_array(self.node)
@@ -124,17 +135,9 @@ class CampaignPlayer(Player):
             return {"refused": str(error.strerror)}
         return {"refused": ""}
 
-    def do_open(self, path: str, mix: dict[str, int]) -> dict[str, Any]:
-        """Open the oracle's writer; a missing array is reported as ``absent``."""
-        try:
-            return super().do_open(path, mix)
-        except OSError as error:
-            return {"absent": str(error.strerror)}
-
     def do_load(self, writes: Sequence[Sequence[int]], depth: int) -> dict[str, Any]:
         """Start writes ``[first block, blocks, is O_DSYNC]``; 0 blocks mean a flush. Some remain in flight."""
-        if not self.writer:
-            return {"absent": "no writer"}
+        assert self.writer
         for first, count, is_through in writes:
             while len(self.writer.under_way) >= depth or (count and self.writer.is_busy(first, count)):
                 self.writer.reap(1)
@@ -146,8 +149,7 @@ class CampaignPlayer(Player):
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_rewrite(self, blocks: Sequence[int]) -> dict[str, Any]:
-        if not self.writer:
-            return {"absent": "no writer"}
+        assert self.writer
         before = self.writer.failures
         for block in blocks:
             self.writer.drain()
@@ -157,15 +159,11 @@ class CampaignPlayer(Player):
 
     def do_fill(self) -> dict[str, Any]:
         """Write one generation of every block and flush; ``failures`` counts only the failures of this step."""
-        if not self.writer:
-            return {"absent": "no writer"}
+        assert self.writer
         self.writer.drain()
         before = self.writer.failures
         self.writer.fill()
         return {"failures": self.writer.failures - before}
-
-    def do_drain(self) -> dict[str, Any]:
-        return super().do_drain() if self.writer else {"absent": "no writer"}
 
     def do_halt(self) -> dict[str, Any]:
         self.do_close()
@@ -210,13 +208,6 @@ class CampaignPlayer(Player):
             calm = calm + step if is_idle else 0.0
         return {"idle": calm >= CALM_SECONDS, **self.state()}
 
-    def do_check(self) -> dict[str, Any]:
-        """Return the oracle's verdict; a missing array is reported as ``absent``."""
-        try:
-            return super().do_check()
-        except OSError as error:
-            return {"absent": str(error.strerror), **self.state()}
-
     def do_settle(self) -> dict[str, Any]:
         """Settle like the player, but only after a power cut, and after a flush of all requests in flight."""
         if not self.is_unsettled:
@@ -225,16 +216,13 @@ class CampaignPlayer(Player):
             # What is read from the blocks must be durable, even in another power cut.
             self.do_flush()
         self.is_unsettled = False
-        try:
-            seen = super().do_settle()
-        except OSError as error:
-            return {"absent": str(error.strerror)}
+        seen = super().do_settle()
         self.has_lost = bool(seen["bad"])
         return {**seen, **self.state()}
 
     def do_heal(self) -> dict[str, Any]:
         """Rewrite every block if a power cut corrupted some, or if the array is degraded."""
-        if self.has_lost or read_text(f"{self.folder}/degraded") not in ("", "0"):
+        if self.writer and (self.has_lost or read_text(f"{self.folder}/degraded") not in ("", "0")):
             return self.do_fill()
         return {}
 

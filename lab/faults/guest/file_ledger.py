@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.faults.guest.ledger import ACKNOWLEDGED, BLOCK_SECTORS, FAILED
 
@@ -87,7 +87,6 @@ class FileLedger:
         self.ended: dict[int, int] = {}
         self.newest = 0
         self.newest_file = FIRST_FILE - 1
-        self.fresh_at = 0
         for event in events:
             self.add(*event)
 
@@ -109,17 +108,11 @@ class FileLedger:
             self.newest = max(self.newest, number)
         if kind in (CREATE, THERE):
             self.newest_file = max(self.newest_file, more[0])
-        elif kind == FRESH:
-            self.fresh_at = at
         return at
 
     def since_fresh(self, at: int) -> Iterator[list[Any]]:
         """Yield the events from the last ``fresh`` event to event ``at``."""
-        start = (
-            self.fresh_at
-            if self.fresh_at <= at
-            else max((index for index, event in enumerate(self.events[:at], 1) if event[0] == FRESH), default=0)
-        )
+        start = max((index for index, event in enumerate(self.events[:at], 1) if event[0] == FRESH), default=0)
         yield from self.events[start:at]
 
     def has_ended(self, number: int, at: int) -> int:
@@ -226,19 +219,17 @@ FOLDERS = ("d0", "d1")
 FILE_MIX = {"names": 10, "depth": 3, "largest": 16, "unsynced": 4, "through": 8, "direct": 3, "everything": 24}
 
 
-class Operation:
+class Operation(NamedTuple):
     """One system call, as recorded in the ledger.
 
     ``waits`` are the operations that must end before it starts. ``is_direct`` means that it uses O_DIRECT, and
     ``is_data_only`` that it is fdatasync(2) instead of fsync(2).
     """
 
-    __slots__ = ("event", "is_data_only", "is_direct", "waits")
-
-    def __init__(
-        self, event: list[Any], waits: tuple[int, ...] = (), *, is_direct: bool = False, is_data_only: bool = False
-    ) -> None:
-        self.event, self.waits, self.is_direct, self.is_data_only = event, waits, is_direct, is_data_only
+    event: list[Any]
+    waits: tuple[int, ...] = ()
+    is_direct: bool = False
+    is_data_only: bool = False
 
     @property
     def number(self) -> int:

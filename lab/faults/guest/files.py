@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from lab.faults.guest.arrays import write_text
 from lab.faults.guest.file_ledger import (
@@ -204,13 +205,11 @@ ARBITRARY = "in flight, anything"
 """The verdict on a block with a write in flight, which may hold anything according to the promises of the array."""
 
 
-class Found:
+class Found(NamedTuple):
     """The file found under a name: its bytes, or the error message if it cannot be read."""
 
-    __slots__ = ("data", "error")
-
-    def __init__(self, data: bytes, error: str = "") -> None:
-        self.data, self.error = data, error
+    data: bytes
+    error: str = ""
 
 
 def read_files(root: str) -> dict[str, Found]:
@@ -499,14 +498,9 @@ def note_there(ledger: FileLedger, check: FilesCheck) -> None:
         file = max(files, default=0)
         verdict = files.get(file)
         if file and verdict:
-            runs: list[list[int]] = []
-            for generation in verdict.generations[: len(check.found[name].data) // 512]:
-                if runs and runs[-1][0] == generation:
-                    runs[-1][1] += 1
-                else:
-                    runs.append([generation or 0, 1])
+            present = verdict.generations[: len(check.found[name].data) // 512]
             number += 1
-            ledger.add(THERE, number, file, name, runs)
+            ledger.add(THERE, number, file, name, [[each or 0, len([*same])] for each, same in groupby(present)])
 
 
 def main() -> None:

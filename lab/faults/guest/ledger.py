@@ -33,7 +33,7 @@ import hashlib
 import random
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512
@@ -256,23 +256,17 @@ class Record:
         return sure, open_
 
 
-class Cut:
+class Cut(NamedTuple):
     """A state that a power cut after event ``at`` could leave.
 
     ``retained`` maps a drive to the indices of its open writes that are on the medium; ``torn`` maps an index to the
     range of sectors that is on the medium; ``missing`` drives are lost at the same time.
     """
 
-    __slots__ = ("at", "missing", "retained", "torn")
-
-    def __init__(
-        self,
-        at: int,
-        retained: dict[int, list[int]],
-        torn: dict[int, tuple[int, int]] | None = None,
-        missing: Sequence[int] = (),
-    ) -> None:
-        self.at, self.retained, self.torn, self.missing = at, retained, torn or {}, tuple(missing)
+    at: int
+    retained: dict[int, list[int]]
+    torn: dict[int, tuple[int, int]]
+    missing: tuple[int, ...] = ()
 
     def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
         """Return, for each drive, the indices of the requests that restore it, in the form of a ``restore`` line."""
@@ -307,7 +301,7 @@ def cut_of(word: str) -> Cut:
         index, _, sectors = part.partition("=")
         first, _, last = sectors.partition("-")
         sectors_of[int(index)] = (int(first), int(last))
-    return Cut(int(at), writes_of, sectors_of, [int(each) for each in filter(None, missing.split("+"))])
+    return Cut(int(at), writes_of, sectors_of, tuple(int(each) for each in filter(None, missing.split("+"))))
 
 
 def joined(indices: Iterable[int], torn: dict[int, tuple[int, int]]) -> str:
@@ -358,7 +352,7 @@ def chosen_cut(
             each = chance.choice(units)
             last = chance.randrange(1, (each.count + torn_sectors - 1) // torn_sectors) * torn_sectors
             torn[each.index] = (0, last - 1) if chance.randrange(2) else (last, each.count - 1)
-    return Cut(at, retained, torn, missing)
+    return Cut(at, retained, torn, tuple(missing))
 
 
 HASHES = 1 << 32

@@ -28,6 +28,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from lab.faults.guest.arrays import (
@@ -339,11 +340,6 @@ def drives(line: str) -> None:
         os.write(fd, line.encode())
 
 
-def record_drive(number: int) -> None:
-    """Start recording a drive once it has no request in flight. Raises OSError if that does not happen in time."""
-    retried(lambda: drives(f"record {number}"), errno.EINVAL, 5.0, 0.05)
-
-
 def restore_drives(cut: Cut, record: Record, numbers: Sequence[int]) -> None:
     """Restore these drives to the state that a cut leaves."""
     for number, words in cut.lists(record, numbers).items():
@@ -487,7 +483,7 @@ class Player:
         for number, step in enumerate(steps):
             began = time.monotonic()
             try:
-                seen = getattr(self, "do_" + step[0])(*step[1:]) or {}
+                seen = self.carry_out(*step) or {}
             except Exception as error:
                 seen = {"broke": f"{type(error).__name__}: {error}"}
             send_document({"step": number, "kind": step[0], "seconds": time.monotonic() - began, **seen})
@@ -495,6 +491,9 @@ class Player:
                 break
         self.finish()
         send_document({"end": True, "ledger": self.ledger.events if self.job.get("wants_ledger") else []})
+
+    def carry_out(self, name: str, *arguments: Any) -> Any:
+        return getattr(self, "do_" + name)(*arguments)
 
     def finish(self) -> None:
         with contextlib.suppress(OSError):
@@ -563,7 +562,8 @@ class Player:
         """Start recording these drives; their current content is the base of the record."""
         drives("forget")
         for number in numbers:
-            record_drive(number)
+            # The driver refuses while the drive has requests in flight.
+            retried(partial(drives, f"record {number}"), errno.EINVAL, 5.0, 0.05)
         if self.mark_fd < 0:
             self.mark_fd = os.open(CONTROL, os.O_WRONLY)
         os.write(self.mark_fd, f"mark {len(self.ledger.events)}".encode())

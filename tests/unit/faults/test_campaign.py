@@ -41,7 +41,6 @@ from lab.faults.campaign import (
     StoredFinding,
     begun_campaign,
     campaign_runs,
-    find_planted_bug,
     history_of,
     on_planted_kernel,
     plain_script,
@@ -184,7 +183,7 @@ def test_every_history_is_a_script_that_the_shell_understands(tmp_path: Path) ->
         history = generated(seed)
         kinds |= {act.kind for act in history.acts}
         script = tmp_path / f"{seed}.sh"
-        script.write_text(plain_script(history, title="what\nwas seen", finding_id=f"c1-{seed}"), encoding="utf-8")
+        script.write_bytes(plain_script(msgspec.structs.replace(RECORD, text="what\nwas seen"), history))
     assert kinds == set(ActKind)
     scripts = sorted(map(str, tmp_path.glob("*.sh")))
     check = 'for script; do bash -n "$script" || exit 1; done'
@@ -194,7 +193,7 @@ def test_every_history_is_a_script_that_the_shell_understands(tmp_path: Path) ->
 
 def test_a_script_writes_what_the_history_writes() -> None:
     history = generated(1)
-    lines = plain_script(history, title="t", finding_id="c1-1").splitlines()
+    lines = plain_script(RECORD, history).decode().splitlines()
     writes = [write for act in history.acts for write in act.writes]
     assert sum(line.startswith("w ") for line in lines) == sum(count > 0 for _, count, _ in writes) + -(
         -history.shape.block_map().blocks // 64
@@ -205,9 +204,9 @@ def test_a_script_writes_what_the_history_writes() -> None:
 def test_unreadable_findings_are_reported(host: Host) -> None:
     store, reported = FindingStore(host), list[str]()
     folder = store.put(RECORD, generated(7), {})
-    shutil.copytree(folder, store.root / "c1-9")
-    (shutil.copytree(folder, store.root / "c1-8") / "finding.json").write_text("{", encoding="utf-8")
-    (store.root / "c1-6").mkdir()
+    shutil.copytree(folder, store.runs.root / "c1-9")
+    (shutil.copytree(folder, store.runs.root / "c1-8") / "finding.json").write_text("{", encoding="utf-8")
+    (store.runs.root / "c1-6").mkdir()
     assert [each.record.id for each in store.all(reported.append)] == ["c1-7"]
     assert [line.split(":")[0] for line in reported] == [f"finding c1-{n} cannot be read" for n in (6, 8, 9)]
     with pytest.raises(ResultError):
@@ -293,7 +292,7 @@ def campaign(played: PlayedByRule, *, resume: str = "", **more: Any) -> Campaign
 
 
 def test_every_seed_is_played_and_what_has_its_explanation_is_counted(played: PlayedByRule) -> None:
-    half_made = FindingStore(played.host).root / ".importing-c1-3.999999"
+    half_made = FindingStore(played.host).runs.root / ".importing-c1-3.999999"
     played.host.state.make(half_made, what="what a killed campaign left")
     played.rule = lambda _: ""
     summary = campaign(played)
@@ -712,10 +711,6 @@ def test_a_patch_is_described_and_changes_nothing_unless_its_bug_is_enabled(bug:
         assert word in header
     added = "\n".join(line for line in hunks.splitlines() if line.startswith("+"))
     assert {int(number) for number in re.findall(r"\bmd_planted\W+(\d+)", added)} == {bug.number}
-
-
-def test_one_is_found_by_its_number_and_its_name() -> None:
-    assert find_planted_bug("5") is find_planted_bug("flush-misses-a-member")
 
 
 def place_kernel(tmp_path: Path, *beside: str) -> Path:

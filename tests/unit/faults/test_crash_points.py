@@ -33,7 +33,7 @@ from lab.machine import Host, parse_target
 from tests.waiting import wait_until
 
 CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")
-CUTS = [Cut(number, {}) for number in range(1, 9)]
+CUTS = [Cut(number, {}, {}) for number in range(1, 9)]
 
 
 @pytest.fixture

@@ -220,4 +220,4 @@ def test_lists_are_short() -> None:
 
 def test_cut_at_the_moment_of_a_failed_write_leaves_it_out() -> None:
     record = Record(line(DRIVE_WRITE, 1, 2, flags=2))
-    assert (indices(record, 0, 2), Cut(2, {}).lists(record, (0,))) == (([], []), {0: ""})
+    assert (indices(record, 0, 2), Cut(2, {}, {}).lists(record, (0,))) == (([], []), {0: ""})

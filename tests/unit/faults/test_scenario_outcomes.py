@@ -20,7 +20,7 @@ from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultErr
 from lab.faults import place, scenario_run
 from lab.faults.guest.player import Alive
 from lab.faults.place import FaultPlace
-from lab.faults.scenario import FactCheck, KernelDefect, Scenario, all_scenarios, find_scenario
+from lab.faults.scenario import FactCheck, Scenario, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     PlayedVariant,
@@ -174,11 +174,6 @@ def test_a_verdict_on_the_whole() -> None:
     known = tuple(msgspec.structs.replace(each, finding=25) for each in bad)
     assert verdict_of((*good, *known)) is FaultVerdict.KNOWN_DEFECT
     assert verdict_of((*known, *bad)) is FaultVerdict.NOT_AS_EXPECTED
-
-
-@pytest.mark.parametrize(("release", "is_in"), [("7.0.1-1-amd64", True), ("7.2.12", True), ("6.12.117", False)])
-def test_a_defect_is_known_from_a_kernel_on(release: str, is_in: bool) -> None:
-    assert KernelDefect(finding=25, since="7.0").is_in(release) is is_in
 
 
 def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> None:

@@ -256,7 +256,7 @@ def test_a_wrong_step_is_reported_with_the_nearest_word(tree: dict[str, object],
         ('array = { disks = 9 }\nsteps = [{ act = "array.create" }]', "only 8 of 8 are free"),
         ('array = { level = "shr" }\nsteps = [{ act = "array.create" }]', "name 'md0' is not 'adapt'"),
         ('array = { array = "adapt0", level = "shr" }\nsteps = []', "do not create arrays of level shr"),
-        ('code = "nothing"', "there is no function of lab/faults/scenario.py 'nothing'"),
+        ('code = "nothing"', "code: Invalid enum value 'nothing'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message: str) -> None:
