@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +41,11 @@ class FilesArray:
     policy: str = "resync"
     data_members: int = 1
     """Data capacity in units of one member."""
-    is_write_back: bool = False
     survives_missing: bool = True
     """Whether all synced data remain readable if a member is missing after the power cut.
 
-    False where parity may be wrong after a power cut, the write hole: then only cuts with all members are tried.
-    """
-    known_fault: str = ""
-    """A known defect of md that affects this array; empty: none."""
-    is_arbitrary: bool = False
-    """Whether, with a member missing, a block that was being written may hold anything (driver-api/md/raid5-ppl.rst).
+    False where parity may be wrong after a power cut, the write hole, and with a PPL, which leaves arbitrary data in
+    blocks that were being written (driver-api/md/raid5-ppl.rst): then only cuts with all members are tried.
     """
 
     @property
@@ -84,33 +79,20 @@ class FilesArray:
         return [*range(self.members), *([JOURNAL] if self.has_journal else [])]
 
 
-_FLUSHED_TOO_EARLY = (
-    "the journal notes a stripe as flushed when its members have answered, and not when their caches are on the media "
-    "(r5c_finish_stripe_write_out() in drivers/md/raid5-cache.c): a power cut loses acknowledged writes"
-)
 _ARRAYS = (
     FilesArray("raid1", "1", 2),
     FilesArray("raid10", "10", 4, data_members=2),
     FilesArray("raid5", "5", 4, data_members=3, survives_missing=False),
-    FilesArray("raid5-ppl", "5", 4, "ppl", data_members=3, is_arbitrary=True),
+    FilesArray("raid5-ppl", "5", 4, "ppl", data_members=3, survives_missing=False),
     FilesArray("raid5-journal", "5", 4, "journal", data_members=3),
-    FilesArray(
-        "raid5-write-back", "5", 4, "journal", data_members=3, is_write_back=True, known_fault=_FLUSHED_TOO_EARLY
-    ),
 )
 ARRAYS = {each.name: each for each in _ARRAYS}
-_ARBITRARY = (
-    "the missing member was being written, and PPL leaves arbitrary data in such blocks "
-    "(Documentation/driver-api/md/raid5-ppl.rst); if they are metadata, the file system is damaged"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class FilePoint:
     problems: tuple[str, ...]
     """Each violation of a promise, with file, offset in bytes, what was found and what is allowed."""
-    explanation: str
-    """Why the violations were to be expected; empty: no known reason."""
     document: dict[str, Any] = field(repr=False)
     """The document of the machine."""
 
@@ -119,13 +101,8 @@ class FilePoint:
         """Whether a member was lost together with the power."""
         return bool(self.document["cut"].count(":") >= 3)
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether it violates a promise for no known reason."""
-        return bool(self.problems) and not self.explanation
 
-
-def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
+def file_point(document: dict[str, Any]) -> FilePoint:
     problems = []
     if "dead" in document:
         problems.append(f"the array cannot be started: {document['dead']}")
@@ -140,15 +117,11 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
     if rows := document.get("wrong_rows"):
         problems.append(f"{len(rows)} rows of the members are inconsistent when md is idle, the first is {rows[0]}")
     problems += [f"kernel message: {line}" for line in document.get("kernel", ())]
-    point = FilePoint(tuple(problems), array.known_fault if problems else "", document)
-    if problems and array.is_arbitrary and document.get("lost_under_way"):
-        return replace(point, explanation=_ARBITRARY)
-    return point
+    return FilePoint(tuple(problems), document)
 
 
 DRIVE_BYTES = 24 * MIB
 """Large enough for the smallest XFS on two drives (RAID 1)."""
-_JOURNAL_MODE = "/sys/block/md0/md/journal_mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +143,14 @@ def record_files(place: FaultPlace, array: FilesArray, file_system: FileSystem) 
 
     Raises LabError if a step fails, or if the mounted file system returns anything but what was written.
     """
-    create: list[list[Any]] = [["run", array.creation(place.nodes, file_system)]]
-    stop: list[list[Any]] = [["run", ["mdadm", "--stop", NODE]]]
-    if array.is_write_back:
-        create.append(["write", _JOURNAL_MODE, "write-back"])
-        # Stopping an array with stripes in the cache may hang: the stripes wait for a superblock write that the
-        # stopping task prevents (r5l_write_super_and_discard_space() in drivers/md/raid5-cache.c).
-        stop.insert(0, ["write", _JOURNAL_MODE, "write-through"])
-    kind = file_system.value
-    before = [["garble", NODE, DATA_BYTES[file_system] // (4 * KIB)], ["make", kind, NODE], ["mount", kind, NODE]]
+    kind, create = file_system.value, ["run", array.creation(place.nodes, file_system)]
+    garble: list[Any] = ["garble", NODE, DATA_BYTES[file_system] // (4 * KIB)]
+    before: list[list[Any]] = [create, garble, ["make", kind, NODE], ["mount", kind, NODE]]
     begin = [["files", {}], ["work", 40], ["drain"], ["sync"], ["pause", 1.0], ["record", array.numbers]]
     # Long enough for the periodic writeback of the file systems: a commit every 5 s (ext4), metadata after 30 s (both).
     load = [["work", 40], ["pause", 6.0], ["work", 40], ["pause", 40.0], ["work", 40]]
-    end = [["check"], ["unmount"], ["still", array.numbers], ["fsck", kind, NODE], *stop]
-    history = {"seed": SEED, "has_files": True, "wants_ledger": True, "steps": [*create, *before, *begin, *load, *end]}
+    end = [["check"], ["unmount"], ["still", array.numbers], ["fsck", kind, NODE], ["run", ["mdadm", "--stop", NODE]]]
+    history = {"seed": SEED, "wants_ledger": True, "steps": [*before, *begin, *load, *end]}
     ledger: list[list[Any]] = []
     for document in run_program(place.lab.machine, PROGRAM, {"histories": [history]}):
         require_done(document)
@@ -234,30 +201,20 @@ def judged_points(
     that are restored to no drive although it had acknowledged them: damage that the oracle must detect. Raises LabError
     if the machine cannot continue.
     """
-    yield from _points(place, recording, {"fsck": fsck, "without": list(without), "cuts": list(cuts)})
-
-
-def judged_again(place: FaultPlace, recording: FilesRecording, cut: str, points: int) -> Iterator[FilePoint]:
-    """Recover from one cut, and judge ``points`` moments at which the power fails again during the recovery.
-
-    The recording is no longer on the machine afterwards.
-    """
-    yield from _points(place, recording, {"fsck": 7, "again": [cut, f"{SEED}:0", points]})
-
-
-def _points(place: FaultPlace, recording: FilesRecording, more: dict[str, Any]) -> Iterator[FilePoint]:
     array = recording.array
     job = {
         "seed": SEED,
         "ledger": recording.ledger,
         "members": {number: recording.nodes[number] for number in array.numbers},
         "kind": recording.file_system.value,
-        "is_arbitrary": array.is_arbitrary,
         "geometry": array.geometry(recording.file_system),
         "parity": 5,
+        "fsck": fsck,
+        "without": list(without),
+        "cuts": list(cuts),
     }
-    for document in run_program(place.lab.machine, PROGRAM, {**job, **more}):
+    for document in run_program(place.lab.machine, PROGRAM, job):
         if "broke" in document:
             raise LabError(f"crash point {document['cut']} broke: {document['broke']}", hint="see the machine's dmesg")
         if "cut" in document:
-            yield file_point(document, array)
+            yield file_point(document)

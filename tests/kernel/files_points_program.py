@@ -5,28 +5,26 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import random
 import sys
 from pathlib import Path
 from typing import Any
 
 from lab.faults.guest.arrays import pause, read_text, skip_modprobe, wrong_rows
 from lab.faults.guest.file_ledger import FileLedger, FileStates
-from lab.faults.guest.files import FILES_FOLDER, FilePlayer, FilesCheck, read_files
-from lab.faults.guest.ledger import KINDS, Content, Cut, Ledger, chosen_cut, cut_of
+from lab.faults.guest.files import FilePlayer, FilesCheck, read_files, syncfs
+from lab.faults.guest.ledger import Content, Cut, Ledger, cut_of
 from lab.faults.guest.player import (
     SETTLE_SECONDS,
     KernelLog,
     Points,
     Writer,
     command,
-    complaints_in,
-    drives,
-    read_record,
     restore_drives,
     send_document,
 )
+from lab.machine.direct_io_program import opened
 
+FILES_FOLDER = "/run/raidlab/mnt/files"
 EXT4_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
 MKFS = {
     "ext4": ["mkfs.ext4", "-F", "-q", "-b", "4096", "-m", "0", "-N", "64", "-J", "size=4", "-E", EXT4_EXTENDED],
@@ -75,6 +73,11 @@ class FileSystemPlayer(FilePlayer):
         writer.close()
         return {"failures": writer.failures}
 
+    def do_sync(self) -> None:
+        """Write out the whole file system, without recording it in the ledger."""
+        with opened(self.mounted, os.O_RDONLY) as fd:
+            syncfs(fd)
+
     def do_make(self, kind: str, device: str) -> dict[str, Any]:
         return command([*mkfs_of(kind), device], 120.0)
 
@@ -87,14 +90,6 @@ class FileSystemPlayer(FilePlayer):
 
     def do_fsck(self, kind: str, device: str) -> dict[str, Any]:
         return command([*FSCK[kind], device], 120.0)
-
-    def end_array(self) -> dict[str, Any]:
-        unmount_files(self.mounted)
-        return super().end_array()
-
-    def use_ledger(self, events: list[list[Any]]) -> None:
-        self.files = FileLedger(events)
-        self.ledger.events = self.files.events
 
 
 LOUD = (
@@ -112,11 +107,9 @@ LOUD = (
 class FilePoints(Points):
     """Crash points of one recording under a file system.
 
-    In addition to the fields of Points, ``job`` has ``kind`` (ext4 or xfs), and ``is_arbitrary``: whether blocks in
-    flight may hold anything if a member is missing. One in ``fsck`` points (0: none) is checked with e2fsck or
-    xfs_repair, and one in ``parity`` has its copies and parity compared once md is idle. ``again``: [cut, seed, points]
-    instead of ``cuts``, see the method ``again``. ``without``: indices of records that are restored to no drive, as a
-    test of the oracle.
+    In addition to the fields of Points, ``job`` has ``kind`` (ext4 or xfs). One in ``fsck`` points (0: none) is checked
+    with e2fsck or xfs_repair, and one in ``parity`` has its copies and parity compared once md is idle. ``without``:
+    indices of records that are restored to no drive, as a test of the oracle.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -126,46 +119,13 @@ class FilePoints(Points):
         self.log = KernelLog()
         self.states: tuple[int, FileStates] | None = None
         self.asked: dict[str, int] = {}
-        self.event: int | None = None
-        self.lost_before = 0
         left_out = set(job.get("without", ()))
         for drive, requests in self.record.by_drive.items():
             self.record.by_drive[drive] = [each for each in requests if each.index not in left_out]
 
     def damage(self) -> list[str]:
         """The lines in the kernel log since the last call that report damage to a file system."""
-        return complaints_in(self.log.lines(), LOUD)
-
-    def lost_under_way(self, cut: Cut) -> int:
-        """Number of open writes of the missing drives: in flight, or only in a drive's cache."""
-        return sum(len(self.record.split(drive, cut.at)[1]) for drive in cut.missing)
-
-    def again(self, word: str, seed: str, points: int) -> list[str]:
-        """Record the recovery from one cut, and return cuts of that recording.
-
-        At these the power fails again during the recovery. The first recording is lost.
-        """
-        cut = cut_of(word)
-        restore_drives(cut, self.record, list(self.members))
-        self.event = self.record.ledger_event(cut.at)
-        self.lost_before = self.lost_under_way(cut)
-        drives("forget")
-        for number in self.members:
-            drives(f"record {number}")
-        nodes = [node for number, node in self.members.items() if number not in cut.missing]
-        if not self.start(nodes, is_forced=False) or not self.start(nodes, is_forced=True):
-            self.mounted(cut)
-            self.array.settle(SETTLE_SECONDS)
-            self.stop()
-        for number in self.members:
-            drives(f"still {number}")
-        self.record = read_record()
-        moments, chance = self.record.moments(), random.Random(seed)
-        chosen = [moments[index * len(moments) // points] for index in range(points)] if moments else []
-        return [
-            chosen_cut(self.record, at, KINDS[index % len(KINDS)], chance, cut.missing).word()
-            for index, at in enumerate(chosen)
-        ]
+        return [line for line in self.log.lines() if any(word in line for word in LOUD)]
 
     def allowed_at(self, event: int) -> FileStates:
         if self.states is None or self.states[0] != event:
@@ -177,8 +137,6 @@ class FilePoints(Points):
         restore_drives(cut, self.record, list(self.members))
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
         seen: dict[str, Any] = {"cut": word}
-        if cut.missing:
-            seen["lost_under_way"] = self.lost_under_way(cut) + self.lost_before
         if not self.begin(nodes, seen):
             return seen
         self.damage()
@@ -199,16 +157,13 @@ class FilePoints(Points):
     def mounted(self, cut: Cut) -> dict[str, Any]:
         """Mount, check and unmount the file system, and check it with e2fsck or xfs_repair if that is due."""
         node = self.array.node
-        event = self.record.ledger_event(cut.at) if self.event is None else self.event
+        event = self.record.ledger_event(cut.at)
         seen: dict[str, Any] = {"event": event}
         refused = mount_files(self.kind, node, FILES_FOLDER)
         if refused:
             return {**seen, "unmountable": refused, "kernel": self.damage()}
         try:
-            is_arbitrary = bool(cut.missing and self.job.get("is_arbitrary"))
-            check = FilesCheck(
-                self.content, self.allowed_at(event), read_files(FILES_FOLDER), is_arbitrary=is_arbitrary
-            )
+            check = FilesCheck(self.content, self.allowed_at(event), read_files(FILES_FOLDER))
             seen.update(check.document(), state=self.array.file("array_state"), degraded=self.array.file("degraded"))
         finally:
             stuck = unmount_files(FILES_FOLDER)
@@ -227,12 +182,11 @@ def main() -> None:
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job.get("histories", ()):
-        FileSystemPlayer(history).play()
+        FileSystemPlayer({**history, "folder": FILES_FOLDER}).play()
     if "members" not in job:
         return
     points = FilePoints(job)
-    cuts = points.again(*job["again"]) if "again" in job else job["cuts"]
-    for word in cuts:
+    for word in job["cuts"]:
         try:
             send_document(points.judge(word))
         except Exception as error:

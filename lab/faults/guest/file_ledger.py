@@ -22,14 +22,13 @@ Applications should not rely on anything beyond that, such as the order of chang
 Systems Are Not Created Equal, OSDI 2014).
 
 The plan generates many small concurrent jobs, like those of real programs, from a seed. The next operation depends
-only on the operations submitted so far, never on timing. A client that has lost its machine can therefore determine
-what the machine may have been doing (``FilePlan.skip``).
+only on the operations submitted so far, never on timing.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from lab.faults.guest.ledger import ACKNOWLEDGED, BLOCK_SECTORS, FAILED
@@ -40,7 +39,7 @@ FIRST_FILE = 4096
 """Lower numbers would collide with the blocks of the bare device, for devices up to 4 GiB."""
 CREATE, RENAME, UNLINK = "create", "rename", "unlink"
 FILE_WRITE, FILE_SYNC, FOLDER_SYNC, SYNC_ALL = "write", "fsync", "fsync folder", "syncfs"
-BEGIN, FRESH, THERE = "begin", "fresh", "there"
+BEGIN = "begin"
 CHANGES = (CREATE, RENAME, UNLINK)
 
 
@@ -95,9 +94,7 @@ class FileLedger:
 
         Operations are ``create N FILE NAME``, ``rename N NAME NAME``, ``unlink N NAME``, ``write N FILE SECTOR COUNT
         THROUGH`` (THROUGH is 1 for O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER`` and ``syncfs N``; each may
-        later be ``acknowledged N`` or ``failed N``. ``begin N MIX`` means that a writer starts its plan. ``fresh N``
-        means that a fault is over and all earlier events are obsolete; each existing file is then described, from its
-        beginning to its end, by ``there N FILE NAME [[GENERATION, SECTORS], …]``.
+        later be ``acknowledged N`` or ``failed N``. ``begin N MIX`` means that a writer starts its plan.
         """
         self.events.append([kind, number, *more])
         at = len(self.events)
@@ -106,14 +103,9 @@ class FileLedger:
         elif kind != FAILED:
             self.came[number] = at
             self.newest = max(self.newest, number)
-        if kind in (CREATE, THERE):
+        if kind == CREATE:
             self.newest_file = max(self.newest_file, more[0])
         return at
-
-    def since_fresh(self, at: int) -> Iterator[list[Any]]:
-        """Yield the events from the last ``fresh`` event to event ``at``."""
-        start = max((index for index, event in enumerate(self.events[:at], 1) if event[0] == FRESH), default=0)
-        yield from self.events[start:at]
 
     def has_ended(self, number: int, at: int) -> int:
         """Return the event that acknowledged operation ``number``, or 0 if that had not happened by event ``at``."""
@@ -124,14 +116,11 @@ class FileLedger:
         """Return name -> file and file -> number of sectors, as programs see them if all operations succeeded."""
         names: dict[str, int] = {}
         sizes: dict[int, int] = {}
-        for kind, _, *more in self.since_fresh(len(self.events)):
+        for kind, _, *more in self.events:
             if kind in CHANGES:
                 names = changed(names, kind, more)
                 if kind == CREATE:
                     sizes[more[0]] = 0
-            elif kind == THERE:
-                names[more[1]] = more[0]
-                sizes[more[0]] = sum(count for _, count in more[2])
             elif kind == FILE_WRITE:
                 sizes[more[0]] = max(sizes.get(more[0], 0), more[1] + more[2])
         return names, sizes
@@ -144,7 +133,7 @@ class FileLedger:
         if not is_power_cut:
             return {"": at + 1}
         found: dict[object, int] = {"": 0}
-        for kind, number, *more in self.since_fresh(at):
+        for kind, number, *more in self.events[:at]:
             if kind in (FILE_SYNC, FOLDER_SYNC, SYNC_ALL) and self.has_ended(number, at):
                 what = more[0] if more else ""
                 found[what] = max(found.get(what, 0), self.came[number])
@@ -158,13 +147,8 @@ class FileLedger:
         self.allow_names(states, at, synced)
         candidates = {file for files in states.names.values() for file in files if file}
         writes: dict[int, list[tuple[int, int, int, bool]]] = {file: [] for file in candidates}
-        for kind, number, *more in self.since_fresh(at):
-            if kind == THERE and more[0] in candidates:
-                sector = 0
-                for generation, count in more[2]:
-                    writes[more[0]].append((generation, sector, count, True))
-                    sector += count
-            elif kind == FILE_WRITE and more[0] in candidates:
+        for kind, number, *more in self.events[:at]:
+            if kind == FILE_WRITE and more[0] in candidates:
                 ended = self.has_ended(number, at)
                 before = max(synced[""], synced.get(more[0], 0))
                 is_sure = ended > 0 and (ended < before or bool(more[3]))
@@ -174,9 +158,7 @@ class FileLedger:
         return states
 
     def allow_names(self, states: FileStates, at: int, synced: dict[object, int]) -> None:
-        for kind, number, *more in self.since_fresh(at):
-            if kind == THERE:
-                states.folders.setdefault(folder_of(more[1]), ({}, []))[0][more[1]] = more[0]
+        for kind, number, *more in self.events[:at]:
             if kind not in CHANGES:
                 continue
             folder = folder_of(more[-1])
@@ -264,10 +246,6 @@ class FilePlan:
                 return next(self.jobs[index])
             except StopIteration:
                 del self.jobs[index], self.busy[index]
-
-    def skip(self, operations: int) -> None:
-        for _ in range(operations):
-            self.next()
 
     def begin(self) -> None:
         """Start a new job on a name that no other job uses."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from itertools import groupby
+from collections import Counter
 from typing import Any, NamedTuple
 
 from lab.faults.guest.arrays import write_text
@@ -22,10 +22,8 @@ from lab.faults.guest.file_ledger import (
     FIRST_FILE,
     FOLDER_SYNC,
     FOLDERS,
-    FRESH,
     RENAME,
     SYNC_ALL,
-    THERE,
     FileLedger,
     FilePlan,
     FileStates,
@@ -201,10 +199,6 @@ def content_of(content: Content, file: int, first: int, count: int, generation: 
     return data[skipped : skipped + count * SECTOR_BYTES]
 
 
-ARBITRARY = "in flight, anything"
-"""The verdict on a block with a write in flight, which may hold anything according to the promises of the array."""
-
-
 class Found(NamedTuple):
     """The file found under a name: its bytes, or the error message if it cannot be read."""
 
@@ -235,29 +229,17 @@ def read_file(path: str) -> Found:
         return Found(b"", str(error.strerror))
 
 
-class FileVerdict:
-    """How well the data found match one file; ``generations`` has an entry per sector, None if it holds none."""
+class FileVerdict(NamedTuple):
+    """How well the data found match one file: the verdicts on its blocks, and the bad places."""
 
-    def __init__(self) -> None:
-        self.verdicts: dict[str, int] = {}
-        self.bad: list[list[Any]] = []
-        self.generations: list[int | None] = []
-
-    def add(self, verdict: str) -> None:
-        self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
+    verdicts: Counter[str]
+    bad: list[list[Any]]
 
 
-def judged_file(
-    content: Content,
-    file: int,
-    data: bytes,
-    state: tuple[int, int, dict[int, list[int]]],
-    *,
-    is_arbitrary: bool = False,
-) -> FileVerdict:
+def judged_file(content: Content, file: int, data: bytes, state: tuple[int, int, dict[int, list[int]]]) -> FileVerdict:
     """Judge each block of a file, and list the bad ones as [offset in bytes, verdict, found, allowed]."""
     least, most, sectors = state
-    verdict = FileVerdict()
+    verdict = FileVerdict(Counter(), [])
     if len(data) < least:
         verdict.bad.append([len(data), LOST, f"{len(data)} bytes", f"{least} bytes or more"])
     elif len(data) > most or len(data) % SECTOR_BYTES:
@@ -270,16 +252,12 @@ def judged_file(
         piece = data[start : start + BLOCK_BYTES]
         whole = content.block(file * FILE_BLOCKS + start // BLOCK_BYTES, allowed[0][0]) if allowed[0][0] else b""
         if piece == whole and len(allowed[0]) == 1 and all(each == allowed[0] for each in allowed):
-            verdict.add(INTACT)
-            verdict.generations += allowed[0] * BLOCK_SECTORS
+            verdict.verdicts[INTACT] += 1
             continue
         generations = [sector_generation(content, file, first + index, data) for index in range(BLOCK_SECTORS)]
-        verdict.generations += generations
         word = judged_block(generations, allowed)
-        if is_arbitrary and word not in ALLOWED and any(len(each) > 1 for each in allowed):
-            word = ARBITRARY
-        verdict.add(word)
-        if word not in (*ALLOWED, ARBITRARY):
+        verdict.verdicts[word] += 1
+        if word not in ALLOWED:
             index = next(index for index, each in enumerate(generations) if each not in allowed[index])
             at = (first + index) * SECTOR_BYTES
             seen = (
@@ -329,18 +307,12 @@ def describe_sector(sector: bytes) -> str:
 class FilesCheck:
     """Compares all files with the states that are allowed."""
 
-    def __init__(
-        self, content: Content, states: FileStates, found: dict[str, Found], *, is_arbitrary: bool = False
-    ) -> None:
-        self.content, self.states, self.found, self.is_arbitrary = content, states, found, is_arbitrary
-        self.files: dict[str, int] = {}
-        self.blocks: dict[str, int] = {}
+    def __init__(self, content: Content, states: FileStates, found: dict[str, Found]) -> None:
+        self.content, self.states, self.found = content, states, found
+        self.files, self.blocks = Counter[str](), Counter[str]()
         self.bad: list[list[Any]] = []
-        self.seen: dict[str, dict[int, FileVerdict | None]] = {}
-        """Name -> the possible files, each with its FileVerdict; empty if the files cannot be determined.
-
-        File 0 stands for no file.
-        """
+        self.seen: dict[str, list[int]] = {}
+        """Name -> the possible files, 0 for no file; empty if they cannot be determined."""
         for name in sorted({*states.names, *found}):
             self.check_name(name)
         for folder, (sure, later) in sorted(states.folders.items()):
@@ -349,7 +321,7 @@ class FilesCheck:
     def check_name(self, name: str) -> None:
         allowed, found = self.states.names.get(name, [0]), self.found.get(name)
         if found is None:
-            self.seen[name] = {0: None}
+            self.seen[name] = [0]
             word = INTACT if allowed == [0] else LOST if 0 not in allowed else OLD if allowed[0] == 0 else NEW
             self.count(word, name, "no such file", allowed)
             return
@@ -357,27 +329,26 @@ class FilesCheck:
             self.count(UNREADABLE, name, found.error, allowed)
             return
         verdicts = {
-            file: judged_file(self.content, file, found.data, self.states.files[file], is_arbitrary=self.is_arbitrary)
+            file: judged_file(self.content, file, found.data, self.states.files[file])
             for file in dict.fromkeys(allowed)
             if file
         }
-        suited: dict[int, FileVerdict | None] = {file: each for file, each in verdicts.items() if not each.bad}
-        self.seen[name] = suited or dict(verdicts)
+        suited = [file for file, each in verdicts.items() if not each.bad]
+        self.seen[name] = suited or list(verdicts)
         if not verdicts:
             self.count(LOST, name, f"a file that was removed, {len(found.data)} bytes", allowed)
             return
         # Choose the newest of several matching files, because an old empty file would match as well.
         chosen = max(suited) if suited else min(verdicts, key=lambda file: (len(verdicts[file].bad), -file))
         self.count(INTACT if len(set(allowed)) == 1 else OLD if chosen == allowed[0] else NEW, name)
-        for word, count in verdicts[chosen].verdicts.items():
-            self.blocks[word] = self.blocks.get(word, 0) + count
+        self.blocks += verdicts[chosen].verdicts
         self.bad += [[name, *each] for each in verdicts[chosen].bad]
 
     def count(self, word: str, name: str, seen: str = "", allowed: list[int] | None = None) -> None:
-        self.files[word] = self.files.get(word, 0) + 1
+        self.files[word] += 1
         if word not in ALLOWED:
             # Such a name reveals nothing about the other names.
-            self.seen[name] = {}
+            self.seen[name] = []
             self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
 
     def check_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
@@ -385,7 +356,7 @@ class FilesCheck:
         names = [name for name in self.seen if folder_of(name) == folder]
         if not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
             shown = ", ".join(f"{name} is {' or '.join(map(str, self.seen[name]))}" for name in sorted(names))
-            self.files[CORRUPT] = self.files.get(CORRUPT, 0) + 1
+            self.files[CORRUPT] += 1
             self.bad.append([folder, 0, CORRUPT, shown, "names that result from complete changes"])
 
     def fits(self, state: dict[str, int], names: list[str]) -> bool:
@@ -421,32 +392,20 @@ def parts_of(names: list[str], later: list[list[Any]]) -> list[list[str]]:
     return [sorted(each) for each in {id(each): each for each in group.values()}.values()]
 
 
-FILES_FOLDER = "/run/raidlab/mnt/files"
-
-
 class FilePlayer(Player):
-    """Runs a history with files.
-
-    ``job`` may contain ``has_files`` (its ledger is a FileLedger) and ``folder`` (the mount point of the file system).
-    """
+    """Runs a history with files; ``job["folder"]`` is the mount point of the file system."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        has_files = bool(job.get("has_files"))
-        super().__init__({**job, "ledger": ()} if has_files else job)
-        self.files = FileLedger(job.get("ledger", ())) if has_files else None
-        if self.files:
-            # Code that only counts or returns events works for both kinds of ledger.
-            self.ledger.events = self.files.events
-        self.mounted = job.get("folder", FILES_FOLDER)
+        super().__init__({**job, "ledger": ()})
+        self.files = FileLedger(job.get("ledger", ()))
+        # Code that only counts or returns events works for both kinds of ledger.
+        self.ledger.events = self.files.events
+        self.mounted = job["folder"]
         self.sent = len(self.ledger.events)
-
-    def ledger_of_files(self) -> FileLedger:
-        assert self.files is not None, "the job has no files"
-        return self.files
 
     def do_files(self, mix: dict[str, int]) -> None:
         """Open the writer of files, which replaces the block writer and has the same interface for steps."""
-        writer: Any = FileWriter(self.mounted, self.content, self.ledger_of_files(), mix, self.mark_fd)
+        writer: Any = FileWriter(self.mounted, self.content, self.files, mix, self.mark_fd)
         self.writer = writer
 
     def do_work(self, operations: int) -> dict[str, Any]:
@@ -454,53 +413,16 @@ class FilePlayer(Player):
         seen = self.do_advance(operations)
         return {**seen, "first_failure": self.writer.first_failure if self.writer else ""}
 
-    def do_sync(self) -> None:
-        """Write out the whole file system (syncfs(2)), without recording it in the ledger."""
-        with opened(self.mounted, os.O_RDONLY) as fd:
-            syncfs(fd)
-
     def do_tell(self) -> dict[str, Any]:
         """Return the events since the last call, which the client stores in case the machine is lost."""
         events, self.sent = self.ledger.events[self.sent :], len(self.ledger.events)
         return {"new": events}
 
     def do_check(self) -> dict[str, Any]:
-        """Judge the blocks, or the files as programs see them, with data that may come from the page cache."""
-        if self.files is None:
-            return super().do_check()
+        """Judge the files as programs see them, with data that may come from the page cache."""
         write_text("/proc/sys/vm/drop_caches", "1\n")
-        return {**self.checked(is_power_cut=False).document(), **self.state()}
-
-    def do_recheck(self) -> dict[str, Any]:
-        """Judge the files after a power cut or the loss of the machine, before anything else is written."""
-        return {**self.checked(is_power_cut=True).document(), **self.state()}
-
-    def checked(self, *, is_power_cut: bool) -> FilesCheck:
-        states = self.ledger_of_files().allowed(is_power_cut=is_power_cut)
-        return FilesCheck(self.content, states, read_files(self.mounted))
-
-    def do_settle(self) -> dict[str, Any]:
-        """Record the content found as the content that must be present from now on."""
-        if self.files is None:
-            return super().do_settle()
-        check = self.checked(is_power_cut=True)
-        if not check.bad:
-            self.do_sync()
-            note_there(self.files, check)
-        return check.document()
-
-
-def note_there(ledger: FileLedger, check: FilesCheck) -> None:
-    """Restart the ledger after a fault, with the files that were found."""
-    number = ledger.newest + 1
-    ledger.add(FRESH, number)
-    for name, files in sorted(check.seen.items()):
-        file = max(files, default=0)
-        verdict = files.get(file)
-        if file and verdict:
-            present = verdict.generations[: len(check.found[name].data) // 512]
-            number += 1
-            ledger.add(THERE, number, file, name, [[each or 0, len([*same])] for each, same in groupby(present)])
+        check = FilesCheck(self.content, self.files.allowed(), read_files(self.mounted))
+        return {**check.document(), **self.state()}
 
 
 def main() -> None:

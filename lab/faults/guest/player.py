@@ -453,9 +453,9 @@ class KernelLog:
         self.fd = -1
 
 
-def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> list[str]:
-    """Return the lines that contain one of ``words``."""
-    return [line for line in lines if any(word in line for word in words)]
+def complaints_in(lines: Iterable[str]) -> list[str]:
+    """Return the lines that contain one of ``COMPLAINTS``."""
+    return [line for line in lines if any(word in line for word in COMPLAINTS)]
 
 
 class Player:
@@ -593,21 +593,15 @@ class Player:
         record = read_record()
         self.do_still(numbers)
         self.do_close()
-        stop = self.end_array()
+        stop = command(["mdadm", "--stop", self.node], 60.0)
         at = record.requests[-1].came if record.requests else 0
         cut = chosen_cut(record, at, kind, random.Random(seed))
         restore_drives(cut, record, numbers)
-        self.use_ledger(events)
+        # Acknowledgements after the power cut do not count.
+        self.ledger = Ledger(events)
         # After a crash of the kernel only, drives hold all ended writes, so acknowledged ones must be present.
         self.is_cut = kind != ALL
         return {"cut": cut.word(), **({"stop": stop, "broke": stop["output"]} if stop["status"] else {})}
-
-    def end_array(self) -> dict[str, Any]:
-        return command(["mdadm", "--stop", self.node], 60.0)
-
-    def use_ledger(self, events: list[list[Any]]) -> None:
-        """Continue with these events after a power cut, because later acknowledgements do not count."""
-        self.ledger = Ledger(events)
 
     def do_check(self) -> dict[str, Any]:
         found = self.read_all(self.ledger)

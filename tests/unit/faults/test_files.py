@@ -15,13 +15,9 @@ from lab.faults.guest.file_ledger import (
     changed,
     folder_of,
 )
-from lab.faults.guest.files import ARBITRARY, FilesCheck, Found, content_of, read_files
+from lab.faults.guest.files import FilesCheck, Found, content_of, read_files
 from lab.faults.guest.ledger import Content
-from tests.kernel.files_points import (
-    ARRAYS,
-    FilePoint,
-    file_point,
-)
+from tests.kernel.files_points import file_point
 
 F = FIRST_FILE
 
@@ -142,17 +138,6 @@ def test_an_earlier_moment_knows_nothing_of_later_events() -> None:
     assert whole.allowed(11, is_power_cut=True).names["d0/f0"] == [F, F + 1]
 
 
-def test_a_fresh_start_discards_everything_except_what_was_read() -> None:
-    found = ledger(*replaced(), ["fresh", 8], ["there", 9, F + 1, "d0/f0", [[4, 1], [0, 2]]])
-    states = found.allowed(is_power_cut=True)
-    assert states.names == {"d0/f0": [F + 1]}
-    assert states.files[F + 1] == (3 * 512, 3 * 512, {0: [4], 1: [0], 2: [0]})
-    assert found.present() == ({"d0/f0": F + 1}, {F + 1: 3})
-    assert (found.newest, found.newest_file) == (9, F + 1)
-    # What an earlier moment owed is still known.
-    assert found.allowed(12, is_power_cut=True).names["d0/f0"] == [F, F + 1]
-
-
 OPERATIONS = 600
 SEEDS = [str(number) for number in range(8)]
 
@@ -169,12 +154,6 @@ def events(seed: str, **mix: int) -> list[list[Any]]:
 def test_the_same_seed_gives_the_same_and_another_one_something_else() -> None:
     assert events("1") == events("1")
     assert events("1") != events("2")
-
-
-def test_a_plan_that_skips_continues_with_the_same_events() -> None:
-    plan = FilePlan("1", FileLedger(), {})
-    plan.skip(100)
-    assert [plan.next().event for _ in range(50)] == events("1")[100:150]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -251,12 +230,10 @@ def sectors(file: int, *runs: tuple[int, int]) -> bytes:
     return data
 
 
-def check(
-    events: list[list[Any]], files: dict[str, bytes], *, is_power_cut: bool = True, is_arbitrary: bool = False
-) -> FilesCheck:
+def check(events: list[list[Any]], files: dict[str, bytes]) -> FilesCheck:
+    """What a power cut after these events left, if it is these files."""
     found = {name: Found(data) for name, data in files.items()}
-    states = FileLedger(events).allowed(is_power_cut=is_power_cut)
-    return FilesCheck(CONTENT, states, found, is_arbitrary=is_arbitrary)
+    return FilesCheck(CONTENT, FileLedger(events).allowed(is_power_cut=True), found)
 
 
 def written() -> list[list[Any]]:
@@ -384,15 +361,6 @@ def test_a_file_renamed_over_another_without_a_sync_may_be_incomplete(data: byte
     assert check(events, {"d0/f0": data}).bad == []
 
 
-def test_arbitrary_data_in_flight_are_allowed_only_for_arbitrary_arrays() -> None:
-    strange = flipped(sectors(F, (2, 8), (4, 12)), 9 * 512)
-    assert check(written(), {"d0/f0": strange}).bad[0][2] == CORRUPT
-    found = check(written(), {"d0/f0": strange}, is_arbitrary=True)
-    assert (found.bad, found.blocks[ARBITRARY]) == ([], 1)
-    # What no write is under way to is safe.
-    assert check(written(), {"d0/f0": flipped(strange, 0)}, is_arbitrary=True).bad[0][1:3] == [0, CORRUPT]
-
-
 def test_an_unreadable_file_is_reported_and_causes_no_other_fault() -> None:
     ledger = FileLedger(written())
     found = FilesCheck(CONTENT, ledger.allowed(is_power_cut=True), {"d0/f0": Found(b"", "Input/output error")})
@@ -410,29 +378,6 @@ def test_files_are_read_from_a_folder(tmp_path: Any) -> None:
     assert found["d1/link"].error
 
 
-def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
-    return file_point(document, ARRAYS[array])
-
-
-@pytest.mark.parametrize(
-    ("array", "document", "is_explained"),
-    [
-        ("raid5-ppl", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 1}, True),
-        # Nothing was being written to the member that is missing.
-        ("raid5-ppl", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 0}, False),
-        ("raid5-ppl", {"cut": "7", "unmountable": "x"}, False),
-        ("raid5", {"cut": "7", "unmountable": "x"}, False),
-        ("raid5-journal", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 1}, False),
-        ("raid5-write-back", {"cut": "7", "unmountable": "x"}, True),
-        ("raid5-write-back", {"cut": "7", "verdicts": {}}, False),
-    ],
-)
-def test_failures_explained_by_the_array(array: str, document: dict[str, Any], is_explained: bool) -> None:
-    point = judged(document, array)
-    assert bool(point.explanation) == is_explained
-    assert point.is_broken == ("unmountable" in document and not is_explained)
-
-
 @pytest.mark.parametrize(
     "broken",
     [
@@ -441,5 +386,4 @@ def test_failures_explained_by_the_array(array: str, document: dict[str, Any], i
     ],
 )  # fmt: skip
 def test_each_broken_promise_is_a_problem(broken: dict[str, Any]) -> None:
-    point = judged({"cut": "7", **broken}, "raid5-journal")
-    assert (len(point.problems), point.is_broken) == (1, True)
+    assert len(file_point({"cut": "7", **broken}).problems) == 1
