@@ -37,7 +37,7 @@ import operator
 import random
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
@@ -371,6 +371,33 @@ def _planned(action: Action, stage: Stage) -> GuestSteps:
             raise SpecError(f"scenarios do not have the action '{action.__struct_config__.tag}'", hint="leave it out")
 
 
+_PLAIN: Mapping[str, Sequence[tuple[Any, ...]]] = {
+    # Makes the array active if md has started it read-auto or read-only. It is for arrays that a line of shell
+    # assembles, because ``array.assemble`` and ``restart`` include it.
+    "activate": (),
+    "pause": (("seconds", float),),
+    # Removes the device over a drive; an overlay's writes are discarded.
+    "unlayer": (("disk", int),),
+    # Compares the bare drives with their content at the first such step. The fact ``same`` is the result.
+    "sum": (("disks", tuple[int, ...]),),
+    # Suspends a device-mapper device, so that requests to it wait, until ``wake`` resumes it.
+    "hang": (("disk", int),),
+    "wake": (("disk", int),),
+    # Starts counting the requests to the drives.
+    "meter": (),
+    # Reads single blocks, one after the other. The fact ``each`` is the mean time of a read in seconds.
+    "reads": (("count", int),),
+    # Waits until md is idle. The fact ``exposed`` is the number of seconds for which the array was degraded, and
+    # ``most_degraded`` the largest number of members that were missing meanwhile.
+    "exposure": (("seconds", float, 300.0),),
+    # Ends a program that ``start`` started. The fact ``output`` is its output.
+    "end": (("name", str),),
+    # Mounts the array's ext4 file system at /run/raidlab/mnt/fault.
+    "mount": (),
+}
+"""Actions that only call the method of the same name of the program on the machine -> their fields."""
+
+
 class RestartStep(SceneAction, frozen=True, kw_only=True, tag="restart"):
     """Stops the array and assembles it from these drives, which discards md's state in memory."""
 
@@ -380,13 +407,6 @@ class RestartStep(SceneAction, frozen=True, kw_only=True, tag="restart"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         assembled = Assemble(array=ARRAY, disks=",".join(map(str, self.disks)))
         return [*_planned(StopArray(), stage), *_planned(assembled, stage)]
-
-
-class ActivateStep(SceneAction, frozen=True, kw_only=True, tag="activate"):
-    """Makes the array active if md has started it read-auto or read-only; otherwise, it does nothing.
-
-    It is for arrays that a line of shell assembles. ``array.assemble`` and ``restart`` include it.
-    """
 
 
 class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
@@ -450,12 +470,6 @@ class ParityStep(SceneAction, frozen=True, kw_only=True, tag="parity"):
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
         return {"wrong_parity": len(evidence.get("wrong", ()))}
-
-
-class PauseStep(SceneAction, frozen=True, kw_only=True, tag="pause"):
-    """Waits for ``seconds``."""
-
-    seconds: float
 
 
 class HoldStep(SceneAction, frozen=True, kw_only=True, tag="hold"):
@@ -578,18 +592,6 @@ class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
         return [["table" if self.again else "layer", self.disk, table]]
 
 
-class UnlayerStep(SceneAction, frozen=True, kw_only=True, tag="unlayer"):
-    """Removes the device over a drive; an overlay's writes are discarded."""
-
-    disk: int
-
-
-class SumStep(SceneAction, frozen=True, kw_only=True, tag="sum"):
-    """Compares the bare drives with their content at the first such step. The fact ``same`` is the result."""
-
-    disks: tuple[int, ...]
-
-
 class ChangedWriteStep(SceneAction, frozen=True, kw_only=True, tag="changed-write"):
     """Writes a block, and changes its data while the write is in flight."""
 
@@ -613,18 +615,6 @@ class MessageStep(SceneAction, frozen=True, kw_only=True, tag="message"):
         if self.at_block is not None:
             text = f"{text} {byte_on(stage, self.at_block, self.disk) // 512}"
         return [["message", self.disk, text]]
-
-
-class HangStep(SceneAction, frozen=True, kw_only=True, tag="hang"):
-    """Suspends a device-mapper device, so that requests to it wait."""
-
-    disk: int
-
-
-class WakeStep(SceneAction, frozen=True, kw_only=True, tag="wake"):
-    """Resumes a suspended device-mapper device."""
-
-    disk: int
 
 
 class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
@@ -843,31 +833,11 @@ def difference(seen: dict[str, Any], stage: Stage) -> str:
     return ""
 
 
-class MeterStep(SceneAction, frozen=True, kw_only=True, tag="meter"):
-    """Starts counting the requests to the drives."""
-
-
 class MeteredStep(SceneAction, frozen=True, kw_only=True, tag="metered"):
     """Reports reads, read_sectors, writes, write_sectors and flushes since ``meter``, and ``lasted`` in seconds."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["metered"], ["state"]]
-
-
-class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
-    """Reads single blocks, one after the other. The fact ``each`` is the mean time of a read in seconds."""
-
-    count: int
-
-
-class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
-    """Waits until md is idle.
-
-    The fact ``exposed`` is the number of seconds for which the array was degraded, and ``most_degraded`` the largest
-    number of members that were missing meanwhile.
-    """
-
-    seconds: float = 300.0
 
 
 class WriteOnStep(SceneAction, frozen=True, kw_only=True, tag="write-on"):
@@ -900,12 +870,6 @@ class StartStep(SceneAction, frozen=True, kw_only=True, tag="start"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["start", self.name, shlex.split(self.command)]]
-
-
-class EndStep(SceneAction, frozen=True, kw_only=True, tag="end"):
-    """Ends a program that ``start`` started. The fact ``output`` is its output."""
-
-    name: str
 
 
 class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
@@ -949,10 +913,6 @@ class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.closed(), ["race", stage.members, self.rounds]]
-
-
-class MountStep(SceneAction, frozen=True, kw_only=True, tag="mount"):
-    """Mounts the array's ext4 file system at /run/raidlab/mnt/fault."""
 
 
 class UnmountStep(SceneAction, frozen=True, kw_only=True, tag="unmount"):
@@ -1146,7 +1106,11 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
 def words() -> Mapping[str, type[SceneAction | Action]]:
     """Return the classes of the actions by their names in files."""
     shared = [kind for kind in ACTIONS if issubclass(kind, OperationAction | Wait | Pull | PlugIn)]
-    own = kinds_by_tag("act", globals())
+    plain = {
+        word: msgspec.defstruct(word, fields, bases=(SceneAction,), frozen=True, kw_only=True, tag=word)
+        for word, fields in _PLAIN.items()
+    }
+    own: dict[str, Any] = {**kinds_by_tag("act", globals()), **plain}
     return {**{str(kind.__struct_config__.tag): kind for kind in (*shared, ShellLine)}, **own}
 
 

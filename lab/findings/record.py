@@ -88,7 +88,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     script: Name
     digest: str
-    """The digest of the script that ran."""
     target: str
     kernel: str
     """The release that the machine's kernel reports."""
