@@ -1,6 +1,6 @@
 """Blocks that tell what they are, written to and read from a device past the caches; and writes that are cut off.
 
-Runs inside the agent of a machine, standard library alone:
+Runs inside the agent of a machine:
 
     write PATH FIRST COUNT GENERATION             one request
     each PATH FIRST COUNT STEP GENERATION         COUNT requests of a block each, STEP blocks apart
@@ -11,67 +11,49 @@ Runs inside the agent of a machine, standard library alone:
         a write with O_DSYNC that is under way while, after so many seconds, the lines go to /dev/lab-drives
         -> "written" or "failed"
 
-A block begins with its number and its generation, and the rest follows from these (SHAKE-128): no sum of blocks looks
-like another one.
+The blocks are those of the oracle (lab/faults/guest/ledger.py): no sum of blocks looks like another one.
 """
 
 from __future__ import annotations
 
 import _thread
-import hashlib
 import json
-import mmap
 import os
 import select
+from collections.abc import Callable, Sequence
 
+from lab.faults.guest.arrays import buffer, read_direct, write_direct
+from lab.faults.guest.ledger import BLOCK_BYTES, Content, identity_of
 from lab.machine.direct_io_program import opened, reads_whole
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-BLOCK_BYTES = 4096
 CONTROL = "/dev/lab-drives"
-
-
-def block(number: int, generation: int) -> bytes:
-    head = f"{number:08d}{generation:08d}".encode()
-    return head + hashlib.shake_128(head).digest(BLOCK_BYTES - len(head))
+CONTENT = Content("planted")
 
 
 def write(path: str, first: int, count: int, generation: int, flags: int = 0) -> None:
     """One request for all of it."""
-    data = mmap.mmap(-1, count * BLOCK_BYTES)
-    data[:] = b"".join(block(number, generation) for number in range(first, first + count))
+    view = buffer("planted", count * BLOCK_BYTES)
+    view[:] = b"".join(CONTENT.block(number, generation) for number in range(first, first + count))
     with opened(path, os.O_WRONLY | os.O_DIRECT | flags) as fd:
-        if os.pwrite(fd, data, first * BLOCK_BYTES) != len(data):
+        if os.pwrite(fd, view, first * BLOCK_BYTES) != len(view):
             raise OSError(f"{path}: a short write")
 
 
 def label_of(data: bytes) -> str:
     if not any(data):
         return "0"
-    number, generation = data[:8], data[8:16]
-    if number.isdigit() and generation.isdigit() and data == block(int(number), int(generation)):
-        return f"{int(number)}:{int(generation)}"
-    return "?"
+    found = identity_of(data[:512])
+    return f"{found[0]}:{found[1]}" if found and data == CONTENT.block(*found) else "?"
 
 
 def read(path: str, first: int, count: int) -> list[str]:
     """Each block by itself, so that one that cannot be read hides no other."""
-    page = memoryview(mmap.mmap(-1, BLOCK_BYTES))
+    page = buffer("planted", BLOCK_BYTES)
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         return [
             label_of(bytes(page)) if reads_whole(fd, page, number * BLOCK_BYTES) else "error"
             for number in range(first, first + count)
         ]
-
-
-def copy(path: str, to: str, length: int) -> None:
-    piece = mmap.mmap(-1, 256 * BLOCK_BYTES)
-    with opened(path, os.O_RDONLY | os.O_DIRECT) as source, opened(to, os.O_WRONLY | os.O_DIRECT) as target:
-        for at in range(0, length, len(piece)):
-            os.pwrite(target, memoryview(piece)[: os.preadv(source, [piece], at)], at)
 
 
 def cut(path: str, first: int, count: int, generation: int, seconds: float, lines: Sequence[str]) -> str:
@@ -104,7 +86,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
             os.fsync(fd)
         return ""
     if verb == "copy":
-        copy(path, rest[0], int(rest[1]))
+        write_direct(rest[0], 0, read_direct(path, 0, int(rest[1])))
         return ""
     if verb == "cut":
         return cut(path, int(rest[0]), int(rest[1]), int(rest[2]), float(rest[3]), rest[4:])

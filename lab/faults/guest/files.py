@@ -396,7 +396,7 @@ class FilePlayer(Player):
     """Runs a history with files; ``job["folder"]`` is the mount point of the file system."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        super().__init__({**job, "ledger": ()})
+        super().__init__(job)
         self.files = FileLedger(job.get("ledger", ()))
         # Code that only counts or returns events works for both kinds of ledger.
         self.ledger.events = self.files.events

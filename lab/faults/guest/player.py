@@ -461,7 +461,7 @@ def complaints_in(lines: Iterable[str]) -> list[str]:
 class Player:
     """Runs one history.
 
-    ``job`` contains the seed, steps, geometry (rows, chunk, member_bytes) and, optionally, an earlier ledger.
+    ``job`` contains the seed, the steps and the geometry (rows, chunk, member_bytes).
     """
 
     most_bad = MOST_BAD
@@ -469,7 +469,7 @@ class Player:
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
         self.content = Content(job["seed"])
-        self.ledger = Ledger(job.get("ledger", ()))
+        self.ledger = Ledger()
         self.writer: Writer | None = None
         self.mark_fd = -1
         self.is_cut = False

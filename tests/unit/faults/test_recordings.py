@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from lab.errors import SpecError
-from lab.faults.campaign import HistoryOutcome, Repeats, repeated, replayed
+from lab.faults.campaign import HistoryOutcome, repeated, replayed
 from lab.faults.crash_points import (
     DriveImages,
     DriveRecording,
@@ -74,18 +74,10 @@ def test_a_recording_is_found_by_its_id_and_is_the_same() -> None:
         find_recording(host, "other")
 
 
-def test_repeats_count_the_runs_in_which_a_finding_was_seen() -> None:
-    clean = HistoryOutcome(generated(1), (), Counter())
-    wrong = replace(clean, differences=(HistoryDifference("silently corrupt", 1, "2 blocks"),))
-    repeats = Repeats((clean, wrong, clean), 2, "7.2")
-    assert repeats.verdict("") == "confirmed with 2 CPUs on Linux 7.2: 1 of 3 runs"
-    assert repeats.verdict("silently corrupt") == repeats.verdict("")
-    assert repeats.verdict("unreadable") == "not seen in 3 runs with 2 CPUs on Linux 7.2"
-
-
 @pytest.mark.parametrize(
     ("kind", "times", "words"),
     [
+        ("", 2, "confirmed with 2 CPUs on Linux 7.2: 1 of 1 run; 1 more run did not reach the history"),
         ("machine lost", 2, "confirmed with 2 CPUs on Linux 7.2: 1 of 1 run; 1 more run did not reach the history"),
         ("unreadable", 2, "not seen in 1 run with 2 CPUs on Linux 7.2; 1 more run did not reach the history"),
         ("machine lost", 1, "the history was never reached in 1 run with 2 CPUs on Linux 7.2"),
