@@ -21,9 +21,7 @@ from lab.disks.attaching import (
     is_kernel_drive,
     kernel_pace_step,
     kernel_power_step,
-    pace_note,
-    pause_socket,
-    pid_file,
+    spindle_file,
 )
 from lab.disks.kinds import all_drive_models, find_drive_model
 from lab.errors import DeviceRefused, SpecError
@@ -470,10 +468,13 @@ def slow(disk: LabDisk, model: str) -> Plan:
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
         step = kernel_pace_step(disk, seconds, words if slower else "Its own service time applies again.")
         note = write_file_step(
-            pace_note(disk.name), f"0 {model}" if slower else "", "The lab records which model has this pace."
+            spindle_file(disk.name, "pace"),
+            f"0 {model}" if slower else "",
+            "The lab records which model has this pace.",
         )
         return Plan(title, (step, note))
-    argv = ("python3", "-IS", program_files(PACE).start, pause_socket(disk.name), pace_note(disk.name))
+    files = (spindle_file(disk.name, "pause"), spindle_file(disk.name, "pace"))
+    argv = ("python3", "-IS", program_files(PACE).start, *files)
     own_pace = (*argv, "0", "own")
     if not slower:
         return Plan(title, (Step(own_pace, "Requests are no longer held back."),))
@@ -500,7 +501,7 @@ def cut_power(disk: LabDisk) -> Plan:
             hint=f"choose a spindle of a drive model that has one: {', '.join(with_cache) or 'none'}",
         )
     why = "The drive loses all writes that it has acknowledged but not yet written to the medium."
-    step = Step(("pkill", "-USR1", "-F", pid_file(disk.name)), why, (), Danger.DATA, (disk.node,))
+    step = Step(("pkill", "-USR1", "-F", spindle_file(disk.name, "pid")), why, (), Danger.DATA, (disk.node,))
     return Plan(f"Cut the power of {disk.name}", (kernel_power_step(disk, why) if is_kernel_drive(disk) else step,))
 
 

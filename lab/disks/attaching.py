@@ -130,22 +130,14 @@ PACE = GuestProgram(Path(pace_program.__file__), "pace-disk")
 """The program that changes a drive's pace, which the lab installs when a step first uses it."""
 
 
-def pid_file(disk_name: str) -> str:
-    """Return the path of the file with the process ID of a spindle's server."""
-    return f"{RUN_FOLDER}/{disk_name}.pid"
+def spindle_file(disk_name: str, suffix: str) -> str:
+    """Return the path of one of a spindle's files on the machine.
 
-
-def pause_socket(disk_name: str) -> str:
-    """Return the path of the control socket of a spindle's pause filter (nbdkit-pause-filter(1))."""
-    return f"{RUN_FOLDER}/{disk_name}.pause"
-
-
-def pace_note(disk_name: str) -> str:
-    """Return the path of the file with the process ID and the drive model that set a spindle's pace.
-
-    The file does not exist if the spindle runs at its own pace.
+    ``sock`` is the socket of its server, ``pid`` the server's process ID, and ``pause`` the control socket of its pause
+    filter (nbdkit-pause-filter(1)). ``pace`` has the process ID and the drive model that set the spindle's pace, and
+    does not exist if the spindle runs at its own pace.
     """
-    return f"{RUN_FOLDER}/{disk_name}.pace"
+    return f"{RUN_FOLDER}/{disk_name}.{suffix}"
 
 
 def _attached(spec: DiskSpec, node: str, backing: str = "") -> LabDisk:
@@ -180,17 +172,17 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
     the drive to be slowed down later, and costs nothing until then (nbdkit(1), nbdkit-pause-filter(1), nbd-client(8)).
     """
     model = find_drive_model(spec.model)
-    socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
+    pid, node = spindle_file(spec.name, "pid"), f"/dev/nbd{number}"
     if model.mechanics:
         transport = f"transport={TRANSPORT_MILLISECONDS:g}"
         drive = _mechanical_drive(spec, model.mechanics, drive_plugin, transport)
     else:
         drive = _constant_drive(spec, model)
-    control = f"pause-control={pause_socket(spec.name)}"
-    server = ("nbdkit", "--unix", socket, "--pidfile", pid_file(spec.name), *drive, control)
+    control = f"pause-control={spindle_file(spec.name, 'pause')}"
+    server = ("nbdkit", "--unix", spindle_file(spec.name, "sock"), "--pidfile", pid, *drive, control)
     why = f"A server starts that answers like a {spec.model}: {model.title}."
     writes = (spec.backing,) if spec.backing else ()
-    start = Step(server, why, ("pkill", "-F", pid_file(spec.name)), writes_devices=writes)
+    start = Step(server, why, ("pkill", "-F", pid), writes_devices=writes)
     steps = (start, _connect(spec.name, node), _rotation_step(node, is_rotational=model.is_rotational))
     return _attached(spec, node, spec.backing or "memory"), Plan(f"Attach {spec.name}", steps)
 
@@ -246,7 +238,7 @@ def _rotation_step(node: str, *, is_rotational: bool) -> Step:
 
 
 def _connect(name: str, node: str) -> Step:
-    argv = ("nbd-client", "-unix", f"{RUN_FOLDER}/{name}.sock", node, "-b", "512")
+    argv = ("nbd-client", "-unix", spindle_file(name, "sock"), node, "-b", "512")
     return Step(argv, "The kernel turns the server into a block device.", ("nbd-client", "-d", node))
 
 
@@ -299,8 +291,8 @@ def _detach_steps(disk: LabDisk) -> Iterator[Step]:
     elif disk.kind is DiskKind.SPINDLE:
         yield Step(("nbd-client", "-d", disk.node), "The block device is disconnected from its server.")
         why = "The server exits, and a spindle in memory loses its data."
-        yield Step(("pkill", "-F", pid_file(disk.name)), why, danger=Danger.DATA)
-        files = (f"{RUN_FOLDER}/{disk.name}.sock", pid_file(disk.name), pause_socket(disk.name))
+        files = [spindle_file(disk.name, suffix) for suffix in ("sock", "pid", "pause")]
+        yield Step(("pkill", "-F", files[1]), why, danger=Danger.DATA)
         yield Step(("rm", "-f", *files), "The server's files are removed.")
 
 

@@ -203,9 +203,6 @@ class LabFolder:
             shutil.rmtree(self.path, ignore_errors=True)
         self.lock.close()
 
-    def image(self, spec: DiskSpec) -> Path:
-        return self.images.path(spec.name)
-
     def add(self, further: Sequence[DiskSpec]) -> None:
         """Add disks to the list for the next start. If this is impossible, raise LabError and change nothing."""
         files = [spec.name for spec in further if spec.kind is DiskKind.FILE]
@@ -233,7 +230,7 @@ class LabFolder:
         dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in names]
         for spec in dropped:
             self.images.check(spec)
-        _save(self.path, disk_specs)
+        write_file(self.path / _LAB_FILE, msgspec.json.format(msgspec.json.encode(tuple(disk_specs)), indent=1))
         for spec in dropped:
             self.images.remove(spec.name)
         self.specs = tuple(disk_specs)
@@ -250,7 +247,7 @@ class LabFolder:
                 node=nodes.get(serial_of(number + 1), f"/dev/ubd{chr(ord('a') + number)}"),
                 size_bytes=spec.size_bytes,
                 serial=serial_of(number + 1),
-                backing=str(self.image(spec)),
+                backing=str(self.images.path(spec.name)),
             )
             for number, spec in enumerate(file_specs)
         )
@@ -267,9 +264,9 @@ def lab_folder(state: StateFolder, name: str) -> LabFolder:
         if path.is_symlink() or path.exists():
             return LabFolder(lock, _read_list(path), is_scratch=False)
         listed = DiskImages(lock.folder).listed() or specs(DEFAULT_COUNT, DiskKind.FILE)
-        check_specs(listed)
-        _save(lock.folder, listed)
-        return LabFolder(lock, listed, is_scratch=False)
+        folder = LabFolder(lock, listed, is_scratch=False)
+        folder.save(listed)
+        return folder
     except BaseException:
         lock.close()
         raise
@@ -344,11 +341,6 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
 def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
     """Store the list of attached disks on the machine, where it disappears with them at the next boot."""
     machine.write(REGISTRY, msgspec.json.encode(tuple(disks)).decode())
-
-
-def _save(folder: Path, disk_specs: Sequence[DiskSpec]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(tuple(disk_specs)), indent=1)
-    write_file(folder / _LAB_FILE, data)
 
 
 _LONG_INPUT_BYTES = 8192
@@ -671,8 +663,9 @@ def open_lab(
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE]
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
         folder.images.make(files)
+        paths = [folder.images.path(spec.name) for spec in files]
         options = EmbeddedOptions(
-            disks=tuple(UbdDisk(folder.image(spec), serial_of(number)) for number, spec in enumerate(files, 1)),
+            disks=tuple(UbdDisk(path, serial_of(number)) for number, path in enumerate(paths, 1)),
             memory_bytes=embedded_memory_bytes(others, is_virtual_time=target.is_virtual_time),
             seed=secrets.randbits(63) if seed is None else seed,
             held_locks=(folder.lock.fd,),

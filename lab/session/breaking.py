@@ -7,7 +7,7 @@ from lab.arrays.kinds import cannot_do_without
 from lab.arrays.levels import LevelName
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks import DiskKind, LabDisk
-from lab.disks.attaching import pace_note
+from lab.disks.attaching import spindle_file
 from lab.disks.inventory import absent
 from lab.errors import ArrayError, LabError
 from lab.plans import Plan
@@ -60,7 +60,7 @@ def is_pulled(session: LabSession, disk: LabDisk) -> bool:
 
 def paces(session: LabSession) -> dict[str, str]:
     """Return the drive model at whose pace each spindle runs, by disk, for the spindles that have been slowed down."""
-    notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}
+    notes = {disk.name: spindle_file(disk.name, "pace") for disk in session.disks if disk.kind is DiskKind.SPINDLE}
     texts = session.machine.read(list(notes.values())) if notes else {}
     return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}
 

@@ -38,7 +38,7 @@ def files(count: int = 2) -> tuple[DiskSpec, ...]:
 def test_images_are_sparse_and_of_exact_size(state: StateFolder) -> None:
     with scratch_folder(state, files()) as folder:
         folder.images.make(folder.specs)
-        found = [folder.image(spec).stat() for spec in folder.specs]
+        found = [folder.images.path(spec.name).stat() for spec in folder.specs]
         assert [(image.st_size, image.st_mode & 0o777) for image in found] == [(8 * MIB, 0o600)] * 2
         assert all(image.st_blocks * 512 < MIB for image in found)
 
@@ -46,11 +46,11 @@ def test_images_are_sparse_and_of_exact_size(state: StateFolder) -> None:
 def test_existing_images_keep_their_data(state: StateFolder) -> None:
     with scratch_folder(state, files()) as folder:
         folder.images.make(folder.specs[:1])
-        with folder.image(folder.specs[0]).open("r+b") as image:
+        with folder.images.path(folder.specs[0].name).open("r+b") as image:
             image.write(b"kept")
         folder.images.make(folder.specs)
-        assert folder.image(folder.specs[0]).read_bytes()[:4] == b"kept"
-        assert folder.image(folder.specs[1]).exists()
+        assert folder.images.path(folder.specs[0].name).read_bytes()[:4] == b"kept"
+        assert folder.images.path(folder.specs[1].name).exists()
 
 
 @dataclass
@@ -66,7 +66,7 @@ def test_too_little_room_is_reported_before_any_image_is_made(
         monkeypatch.setattr("os.statvfs", lambda path: Room(15))
         with pytest.raises(LabError, match=r"the disks need up to 16 MiB, but .* has 15 MiB left"):
             folder.images.make(folder.specs)
-        assert not folder.image(folder.specs[0]).exists()
+        assert not folder.images.path(folder.specs[0].name).exists()
         # Images that are there need no further room.
         folder.images.make(folder.specs[:1])
         folder.images.make(folder.specs)
@@ -84,7 +84,7 @@ def test_save_drops_the_images_of_disks_that_went(state: StateFolder) -> None:
     with lab_folder(state, "default") as folder:
         folder.save(files(3))
         folder.images.make(folder.specs)
-        images = [folder.image(spec) for spec in folder.specs]
+        images = [folder.images.path(spec.name) for spec in folder.specs]
         folder.save(files(1))
         assert [image.exists() for image in images] == [True, False, False]
         assert folder.specs == files(1)
@@ -94,11 +94,11 @@ def test_without_its_list_a_lab_has_the_disks_with_existing_images(state: StateF
     with lab_folder(state, "default") as folder:
         folder.save(files(3))
         folder.images.make(folder.specs)
-        folder.image(folder.specs[1]).write_bytes(b"\1" * 8 * MIB)
+        folder.images.path(folder.specs[1].name).write_bytes(b"\1" * 8 * MIB)
     (state.root / "labs" / "default" / "lab.json").unlink()
     with lab_folder(state, "default") as folder:
         assert folder.specs == files(3)
-        assert folder.image(folder.specs[1]).read_bytes() == b"\1" * 8 * MIB
+        assert folder.images.path(folder.specs[1].name).read_bytes() == b"\1" * 8 * MIB
 
 
 FAR = "../../../../victim"
@@ -160,7 +160,7 @@ def test_an_image_that_is_not_what_the_lab_made_is_not_removed(state: StateFolde
     with lab_folder(state, "default") as folder:
         folder.save(files(2))
         folder.images.make(folder.specs)
-        image, content = folder.image(folder.specs[1]), b"\2" * 9 * MIB
+        image, content = folder.images.path(folder.specs[1].name), b"\2" * 9 * MIB
         image.write_bytes(content)
         uses: list[Callable[[], None]] = [lambda: folder.save(files(1)), lambda: folder.images.make(folder.specs)]
         for use in uses:
@@ -182,20 +182,20 @@ def test_what_a_killed_add_left_is_made_anew_and_data_are_not(state: StateFolder
         folder.save(files(2))
         folder.images.make([DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=8 * MIB)])
         folder.add(further)
-        assert folder.image(further[0]).stat().st_size == 16 * MIB
+        assert folder.images.path(further[0].name).stat().st_size == 16 * MIB
         folder.save(files(2))
-        folder.image(further[0]).write_bytes(b"data of somebody")
+        folder.images.path(further[0].name).write_bytes(b"data of somebody")
         with pytest.raises(LabError, match=r"there is already an image .*, which is not in the lab's list"):
             folder.add(further)
-        assert folder.image(further[0]).read_bytes() == b"data of somebody"
+        assert folder.images.path(further[0].name).read_bytes() == b"data of somebody"
 
 
 def test_a_scratch_folder_is_removed_and_a_lab_stays(state: StateFolder) -> None:
     with scratch_folder(state, files(1)) as scratch:
         scratch.images.make(scratch.specs)
-        image = scratch.image(scratch.specs[0])
+        image = scratch.images.path(scratch.specs[0].name)
     with lab_folder(state, "default") as lab:
-        kept = lab.image(lab.specs[0]).parents[1]
+        kept = lab.images.path(lab.specs[0].name).parents[1]
     assert not image.parents[1].exists()
     assert kept.is_dir()
 
@@ -220,7 +220,7 @@ def test_an_image_that_was_never_written_has_no_block(state: StateFolder) -> Non
     with scratch_folder(state, files(1)) as folder:
         folder.images.make(folder.specs)
         assert folder.images.is_never_written(folder.specs[0].name)
-        with folder.image(folder.specs[0]).open("r+b") as image:
+        with folder.images.path(folder.specs[0].name).open("r+b") as image:
             image.write(b"something")
             os.fsync(image.fileno())
         assert not folder.images.is_never_written(folder.specs[0].name)
