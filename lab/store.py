@@ -208,11 +208,14 @@ class RunFolders:
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
-                if not any(_try_lock(stack, folder / LOCK_NAME) for _ in polls(HostClock(), _POLL_SECONDS, 0.02)):
-                    raise MachineBusy(
-                        f"another raidlab is writing {self.noun} {run_id}",
-                        hint="wait until it has finished, or stop it",
-                    )
+                for is_last in polls(HostClock(), _POLL_SECONDS, 0.02):
+                    try:
+                        stack.enter_context(locked(folder / LOCK_NAME, ALONE))
+                        break
+                    except BlockingIOError:
+                        if is_last:
+                            busy = f"another raidlab is writing {self.noun} {run_id}"
+                            raise MachineBusy(busy, hint="wait until it has finished, or stop it") from None
             except OSError as error:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error
             yield
@@ -365,13 +368,6 @@ def _is_locked(lock: Path) -> bool:
     return False
 
 
-def _try_lock(stack: ExitStack, lock: Path) -> bool:
-    with suppress(BlockingIOError):
-        stack.enter_context(locked(lock, ALONE))
-        return True
-    return False
-
-
 def _temporary_files(folder: Path) -> list[Path]:
     """Return the temporary files of lab.host.files that killed processes left behind."""
     try:
@@ -485,11 +481,6 @@ class Journal(Generic[Entry]):
             with suppress(OSError):
                 os.close(descriptor)
 
-    def remove(self) -> None:
-        """Remove the file, if there is one. Raises OSError."""
-        with suppress(FileNotFoundError):
-            self.path.unlink()
-
     def _data(self) -> bytes:
         try:
             return read_plain(self.path, self.most_bytes, is_own=self.is_own, error=self.error)
@@ -566,8 +557,9 @@ class RecordFile(Generic[T]):
 
     def read_or(self, default: Other) -> T | Other:
         """Return the content; ``default`` if there is no file, or if the file is damaged or cannot be read."""
-        with suppress(self.error, FileNotFoundError):
-            return read_own_json(self.path, self.kind, most_bytes=self.most_bytes, error=self.error)
+        with suppress(self.error):
+            found = self.read()
+            return default if found is None else found
         return default
 
     def replace(self, value: T | None) -> None:

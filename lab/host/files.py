@@ -139,11 +139,8 @@ def require_written(descriptor: int) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable with fsync(2). Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _opened(folder) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
@@ -164,7 +161,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int 
     elif (special := _special_at(path)) is not None:
         _write_to_special(path, special, data)
     else:
-        with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
+        with _opened(path.parent) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
             _write(descriptor, data, is_durable=is_durable)
             os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             if is_durable:
@@ -173,7 +170,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int 
 
 def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o600) -> bool:
     """Create a file at ``path``. If ``path`` exists, leave it alone and return False. Raises OSError."""
-    with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
+    with _opened(path.parent) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
         _write(descriptor, data, is_durable=is_durable)
         try:
             try:
@@ -212,23 +209,22 @@ def new_file(path: Path) -> Iterator[Path]:
 
     Use this for programs that open their output by name.
     """
-    folder = path.parent
-    with _folder_of(path) as inner, _temporary(inner, path.name, 0o644) as (name, descriptor):
+    with _opened(path.parent) as folder, _temporary(folder, path.name, 0o644) as (name, descriptor):
         before = os.fstat(descriptor)
-        yield folder / name
-        after = os.stat(name, dir_fd=inner, follow_symlinks=False)
+        yield path.with_name(name)
+        after = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
             raise OSError(errno.EPERM, "another program has replaced it", str(path))
         os.fsync(descriptor)
         require_written(descriptor)
-        os.rename(name, path.name, src_dir_fd=inner, dst_dir_fd=inner)
-        os.fsync(inner)
+        os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
 
 
 @contextmanager
-def _folder_of(path: Path) -> Iterator[int]:
-    """Open a file's folder. Later operations use its descriptor, even if the path leads elsewhere by then."""
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _opened(folder: Path) -> Iterator[int]:
+    """Open a folder. Later operations use its descriptor, even if the path leads elsewhere by then."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:

@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from lab.host.streams import silence
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
 """Time limits for an app to close in order. It ends within 2 s of SIGTERM, and within 5 s of losing its terminal."""
@@ -244,9 +246,7 @@ def _leave_lost_terminal() -> None:
             # The descriptor is already closed.
             continue
         if is_lost:
-            null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, descriptor)
-            os.close(null)
+            silence(descriptor)
 
 
 def _write_message(text: str) -> None:

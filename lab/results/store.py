@@ -137,7 +137,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
             raise ResultNotStored(error, payload) from error
         self.record = record
         with suppress(OSError):
-            self._journal.remove()
+            self._journal.path.unlink(missing_ok=True)
             (self.folder / DRAFT_NAME).unlink(missing_ok=True)
         self.close()
         return record

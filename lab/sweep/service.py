@@ -205,7 +205,7 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     with folder.open():
         if folder.record.cells != cells:
             store.plan_anew(folder, cells)
-        folder.failures.remove()
+        folder.failures.path.unlink(missing_ok=True)
         sweep_work(host)
         run = _Run(plan, request, folder)
         try:
