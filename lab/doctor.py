@@ -245,18 +245,12 @@ Found = tuple[Outcome, str, str]
 """The outcome of a check, its detail, and the fix."""
 
 
-def check_computer(
-    host: Host,
-    *,
-    target: str = UML,
-    is_root: bool | None = None,
-    python_version: tuple[int, ...] = tuple(sys.version_info[:3]),
-) -> DoctorReport:
+def check_computer(host: Host, *, target: str = UML, is_root: bool | None = None) -> DoctorReport:
     """Run all checks of this computer. The verdict is for ``target``."""
     root = os.geteuid() == 0 if is_root is None else is_root
     family = family_in(host.files.read(_OS_RELEASE) or "")
     checks = [
-        _check("python", "Python", _python(python_version), required_for=EVERY_TARGET),
+        _check("python", "Python", _python(), required_for=EVERY_TARGET),
         *program_checks(host, family, is_root=root),
         _embedded_kernel(host),
         _check(
@@ -334,9 +328,9 @@ def _search(find: Callable[[], object]) -> Found:
         return Outcome.MISSING, error.message, error.hint.partition(", or choose")[0]
 
 
-def _python(version: tuple[int, ...]) -> Found:
-    words = ".".join(map(str, version))
-    if version >= OLDEST_PYTHON:
+def _python() -> Found:
+    words = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= OLDEST_PYTHON:
         return Outcome.OK, words, ""
     return Outcome.MISSING, words, "install Python 3.11 or later, then set up the lab with it: make lab"
 

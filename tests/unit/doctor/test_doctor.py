@@ -88,7 +88,6 @@ def examine(
     files: Mapping[str, str] | None = None,
     state: Path | None = None,
     is_root: bool = False,
-    python_version: tuple[int, ...] = (3, 11, 2),
 ) -> DoctorReport:
     root = tmp_path / "computer"
     for name, text in {**COMPUTER, **(files or {})}.items():
@@ -97,7 +96,7 @@ def examine(
     processes = FakeProcesses(programs, answers or {})
     folder = StateFolder(state or tmp_path / "state", processes, HostClock())
     host = Host(processes, HostFiles(root), HostClock(), folder)
-    return check_computer(host, target=target, is_root=is_root, python_version=python_version)
+    return check_computer(host, target=target, is_root=is_root)
 
 
 def named(report: DoctorReport, name: str) -> Check:
@@ -158,9 +157,9 @@ def test_versions_are_found_in_greetings(text: str, version: str) -> None:
     assert version_in(text) == version
 
 
-def test_an_old_python_and_a_kernel_that_does_not_start_block(tmp_path: Path) -> None:
-    answers = {"/usr/bin/linux.uml --version": (127, "")}
-    report = examine(tmp_path, python_version=(3, 10, 1), answers=answers)
+def test_an_old_python_and_a_kernel_that_does_not_start_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.doctor.OLDEST_PYTHON", (4, 0))
+    report = examine(tmp_path, answers={"/usr/bin/linux.uml --version": (127, "")})
     assert [check.name for check in report.missing if check.blocks("uml:")] == ["python", "embedded-kernel"]
     assert "does not start" in named(report, "embedded-kernel").detail
 
