@@ -106,8 +106,7 @@ class Machine:
     As a context manager it closes itself, and adds the end of the console's output to an error that leaves the block.
 
     ``on_close`` releases the target's processes (kernel, ssh). Its argument says whether the agent confirmed its exit.
-    ``waited_seconds`` returns how long the machine's process has waited for a processor, and ``console_tail`` the last
-    lines that the kernel printed.
+    ``console_tail`` returns the last lines that the kernel printed.
     """
 
     def __init__(
@@ -121,7 +120,8 @@ class Machine:
         self._channel = channel
         self.facts = facts
         self._on_close = on_close
-        self._waited_seconds = waited_seconds
+        self.waited_seconds = waited_seconds
+        """Returns how long the machine was ready to run but had no processor (see steal, proc(5)); None if unknown."""
         self._console_tail = console_tail
         self._listeners: list[Callable[[CommandResult], None]] = []
         self._close_lock = threading.Lock()
@@ -256,10 +256,6 @@ class Machine:
         except (LabError, queue.Empty):
             return False
         return True
-
-    def waited_seconds(self) -> float | None:
-        """Return how long the machine was ready to run but had no processor (see steal, proc(5)); None if unknown."""
-        return self._waited_seconds()
 
     def close(self) -> None:
         """Ask the agent to exit, then release the target's processes. A second call does nothing."""

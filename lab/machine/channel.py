@@ -334,8 +334,13 @@ class Channel:
         """Fail all outstanding requests once the reason is known. No lock is held, as finding it may take seconds."""
         with self._state:
             is_closing, loss = self._is_closing, self._loss
-        if loss is None:
-            loss = MachineLost("the machine was closed") if is_closing else self._explain_or_guess()
+        if loss is None and is_closing:
+            loss = MachineLost("the machine was closed")
+        elif loss is None:
+            try:
+                loss = self._explain_loss()
+            except Exception as error:  # a failed explanation must not leave a caller waiting
+                loss = MachineLost(f"the machine was lost, for an unknown reason: {error!r}", hint=RUN_AGAIN)
         with self._state:
             self._loss = loss = self._loss or loss
             waiting = list(self._pending.values())
@@ -343,12 +348,6 @@ class Channel:
             self._state.notify_all()
         for pending in [*waiting, self._hello]:
             pending.put(loss)
-
-    def _explain_or_guess(self) -> LabError:
-        try:
-            return self._explain_loss()
-        except Exception as error:  # a failed explanation must not leave a caller waiting
-            return MachineLost(f"the machine was lost, for an unknown reason: {error!r}", hint=RUN_AGAIN)
 
 
 def _not_understood(why: str) -> MachineLost:

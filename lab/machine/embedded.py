@@ -29,6 +29,7 @@ from lab.machine.confinement import LAYERS
 from lab.machine.kernel_image import KernelImage, find_kernel, guest_python, wide_registers
 from lab.machine.stand_still import Vigil
 from lab.machine.state_folder import (
+    CONSOLE_LOG,
     KERNEL_RECORD,
     FolderLock,
     StateFolder,
@@ -47,7 +48,6 @@ START_TIMEOUT_SECONDS = 60.0
 POWER_OFF_SECONDS = 5.0
 SUPERVISOR_SECONDS = 10.0
 LOSS_SECONDS = 3.0
-CONSOLE_LOG = "console.log"
 CONSOLE_LINES = 40
 GUEST_FOLDER = "uml"
 """The name of the folder, inside a running machine's folder, to which the guest may write."""
@@ -130,10 +130,6 @@ class EmbeddedKernel:
         """A function that asks the agent to power off."""
         self._forget = signals.at_worst(self.end_now)
 
-    @property
-    def console_log(self) -> Path:
-        return self._instance.folder / CONSOLE_LOG
-
     def open_channel(self, read_fd: int, write_fd: int, **terms: Any) -> Channel:
         """Return the channel to the agent, which then owns the descriptors. ``terms`` are arguments of Channel."""
         assert self._supervisor.stdout is not None
@@ -192,19 +188,20 @@ class EmbeddedKernel:
         fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
         return int(fields[1]) / 1e9 if len(fields) > 1 else None
 
+    def console(self) -> str:
+        """Return the text of the kernel's console, or nothing if the log cannot be read."""
+        with suppress(OSError):
+            return (self._instance.folder / CONSOLE_LOG).read_text("utf-8", "replace")
+        return ""
+
     def console_tail(self) -> str:
-        """Return the last lines of the kernel's console, or nothing if the log cannot be read."""
-        try:
-            lines = self.console_log.read_text("utf-8", "replace").splitlines()
-        except OSError:
-            return ""
-        return "\n".join(lines[-CONSOLE_LINES:])
+        return "\n".join(self.console().splitlines()[-CONSOLE_LINES:])
 
     def explain_loss(self) -> LabError:
         """Explain why the kernel is gone, from its exit status and the last lines of its console."""
         status = self._wait_for_supervisor(LOSS_SECONDS)
         kill_recorded_kernel(self._instance.folder, self._processes, self._files)
-        message, hint = cause_of_loss(status, self.console_log)
+        message, hint = cause_of_loss(status, self.console())
         return MachineLost(message, hint=hint)
 
     def _wait_for_supervisor(self, seconds: float) -> int | None:
@@ -214,12 +211,9 @@ class EmbeddedKernel:
             return None
 
 
-def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
+def cause_of_loss(status: int | None, console: str) -> tuple[str, str]:
     """Return why a kernel ended, and a hint. ``status`` is its exit status, or None if it has not ended."""
-    try:
-        lines = [visible(line.strip()) for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
-    except OSError:
-        lines = []
+    lines = [visible(line.strip()) for line in console.splitlines() if line.strip()]
     text = "\n".join(lines)
     hints = [hint for pattern, hint in _LOSSES.consoles.items() if re.search(pattern, text)]
     hints.append(_LOSSES.statuses.get(str(status), _LOSSES.otherwise))
@@ -363,7 +357,9 @@ def start_embedded(
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)
     python = guest_python(processes)
     preloaded = wide_registers(files)
-    used = _used_files(options, image)
+    # In virtual time, libraries for fio are beside the kernel.
+    own = [image.path.parent if options.virtual_time else image.path, image.modules]
+    used = [*(str(path.absolute()) for path in own if path), *shown_files(options)]
     check_path(state.root, image.path, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
@@ -378,11 +374,11 @@ def start_embedded(
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
         memory = make_memory_folder(folder, options.memory_bytes)
-        extra_env = {"TMPDIR": str(memory), **spare_space_environment()} | (
-            {"LD_PRELOAD": str(preloaded)} if preloaded else {}
-        )
-        readable = [*used, *([str(preloaded)] if preloaded else [])]
-        confinement = confined_paths(options, folder, readable, writable=(folder / GUEST_FOLDER, memory))
+        extra_env = {"TMPDIR": str(memory), **spare_space_environment()}
+        if preloaded:
+            extra_env["LD_PRELOAD"] = str(preloaded)
+            used.append(str(preloaded))
+        confinement = confined_paths(options, folder, used, writable=(folder / GUEST_FOLDER, memory))
         supervisor = processes.start(
             supervisor_argv(python, folder, kernel_fds, confinement, arguments),
             pass_fds=[*kernel_fds, instance.fd, *options.held_locks],
@@ -391,7 +387,7 @@ def start_embedded(
         )
         kernel = EmbeddedKernel(supervisor, instance, processes, files)
         undo.callback(kernel.release, has_left=False)
-        vigil = Vigil(files, folder, kernel.console_log)
+        vigil = Vigil(files, folder)
         # In virtual time, silence means nothing, and a ping would be an event that does not occur in other runs. The
         # line is a pipe, from which the kernel reads whole messages.
         terms: dict[str, Any] = {"window_bytes": math.inf} if options.virtual_time else {"on_silence": vigil.on_silence}
@@ -404,13 +400,6 @@ def spare_space_environment() -> dict[str, str]:
     """Return the environment variable for the bytes to leave free on the host's disk, if the user has set it."""
     setting = os.environ.get(SPARE_VARIABLE)
     return {SPARE_VARIABLE: str(parse_bytes(setting, what=SPARE_VARIABLE))} if setting else {}
-
-
-def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
-    """Return the files that the guest reads, other than the system's files and those in the machine's folder."""
-    # In virtual time, libraries for fio are beside the kernel.
-    used = [image.path.parent if options.virtual_time else image.path, image.modules]
-    return [*(str(path.absolute()) for path in used if path), *shown_files(options)]
 
 
 def shown_files(options: EmbeddedOptions) -> list[str]:

@@ -77,7 +77,14 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
     # The kernel for virtual time also runs in real time.
     built = (built_part(each) / "linux" for each in dict.fromkeys((flavour, "virtual-time")))
     if path := Path(chosen) if chosen else next((each for each in built if os.access(each, os.X_OK)), None):
-        return _with_time(_image_in(path)) if virtual_time else _image_in(path)
+        image = _image_in(path)
+        # Any other kernel would panic, or run very slowly.
+        if virtual_time and not all((image.path.parent / name).is_file() for name in _TIME_PARTS[:2]):
+            is_own = image.path.parent == kernel_cache() / "virtual-time"
+            hint = f"remove {image.path.parent}, then {_BUILD}" if is_own else f"leave out kernel=: {_BUILD}"
+            message = f"{image.path} was not built for virtual time, or its build is incomplete"
+            raise ToolMissing(message, hint=hint)
+        return image
     if platform.machine() != "x86_64":
         hint = "choose another machine: --on qemu:"
         raise ToolMissing("the embedded kernel exists only for x86-64", hint=hint)
@@ -151,22 +158,6 @@ def _is_whole(path: Path) -> bool:
         return False
     table_at, entry_bytes, entries = _ELF_HEADER.unpack(header)
     return bool(table_at + entry_bytes * entries <= path.stat().st_size)
-
-
-def _with_time(image: KernelImage) -> KernelImage:
-    """Return the image if it was built for virtual time. Raises ToolMissing otherwise.
-
-    Any other kernel would panic, or run very slowly.
-    """
-    folder = image.path.parent
-    if all((folder / name).is_file() for name in _TIME_PARTS[:2]):
-        return image
-    hint = (
-        f"remove {folder}, then {_BUILD}"
-        if folder == kernel_cache() / "virtual-time"
-        else f"leave out kernel=: {_BUILD}"
-    )
-    raise ToolMissing(f"{image.path} was not built for virtual time, or its build is incomplete", hint=hint)
 
 
 def guest_python(processes: Processes) -> str:

@@ -58,7 +58,8 @@ def find_mdadm(chosen: str) -> Path:
 
 
 def _versions(apt: Apt) -> list[str]:
-    found = re.findall(r"^ *\S+ \| +(\S+) +\|", apt.run("apt-cache", "madison", _PACKAGE), re.MULTILINE)
+    output = apt.run("apt-cache", "madison", _PACKAGE).stdout
+    found = re.findall(r"^ *\S+ \| +(\S+) +\|", output, re.MULTILINE)
     # A security update appears in two suites.
     return list(dict.fromkeys(found))
 

@@ -146,17 +146,14 @@ class Apt:
 
     def update(self) -> None:
         """Fetch the lists. Raises ToolMissing if apt is missing, or LabError if it fails or cannot reach a source."""
-        done = self._run("apt-get", "update")
+        done = self.run("apt-get", "update")
         # If no source can be reached, apt-get only warns. With --error-on=any, it would fail if a single one cannot be.
         if self._has_sources and not any(path.is_file() and path.name != "lock" for path in self._lists.iterdir()):
             reason = done.stderr.partition("\n")[0].removeprefix("W: ")
             raise LabError(f"no package source can be reached: {shortened(reason, 200)}", hint=_TRY_AGAIN)
 
-    def run(self, program: str, *words: str) -> str:
-        """Return a program's output. Raises ToolMissing if apt is missing, or LabError with its message if it fails."""
-        return self._run(program, *words).stdout
-
-    def _run(self, program: str, *words: str) -> Completed:
+    def run(self, program: str, *words: str) -> Completed:
+        """Run a program of apt. Raises ToolMissing if apt is missing, or LabError with its message if it fails."""
         done = self._processes.run([program, "-q", *self._options, *words], timeout_seconds=_LIST_SECONDS)
         if done.status == 127:
             raise ToolMissing("apt is not installed", hint=_NO_APT)
@@ -168,7 +165,7 @@ class Apt:
         """Return these packages, and those of their direct and indirect dependencies whose names fit."""
         found = list(names)
         for name in found:
-            output = self.run("apt-cache", "depends", name.partition("=")[0])
+            output = self.run("apt-cache", "depends", name.partition("=")[0]).stdout
             needs = re.findall(r"^ +(?:Pre)?Depends: ([^\s<]+)", output, re.MULTILINE)
             found += [each for each in dict.fromkeys(needs) if fits(each) and each not in found]
         return found

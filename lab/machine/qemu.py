@@ -22,7 +22,6 @@ from lab.host.processes import Processes
 from lab.machine.channel import Channel, counted_seconds
 from lab.machine.confinement import LANDLOCK, NAMESPACE
 from lab.machine.embedded import (
-    CONSOLE_LOG,
     GUEST_FOLDER,
     EmbeddedKernel,
     EmbeddedOptions,
@@ -44,7 +43,7 @@ from lab.machine.root_images import (
     write_initramfs,
 )
 from lab.machine.stand_still import SILENT_SECONDS
-from lab.machine.state_folder import StateFolder, kernel_group
+from lab.machine.state_folder import CONSOLE_LOG, StateFolder, kernel_group
 from lab.machine.stock_kernels import (
     INIT_VARIABLE,
     LOGS_TAG,
@@ -244,18 +243,6 @@ def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
 
 
-def _logs(folder: Path) -> tuple[str, ...]:
-    """Return QEMU's arguments that export the folder as a 9p file system.
-
-    Modes, owners and links of the guest's files are only recorded, in files beside them. Otherwise QEMU would change
-    modes through /proc, which it cannot see.
-    """
-    return (
-        *("-fsdev", f"local,id=logs,path={folder},security_model=mapped-file,multidevs=remap"),
-        *("-device", f"virtio-9p-pci,fsdev=logs,mount_tag={LOGS_TAG}"),
-    )
-
-
 def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str, folder: Path) -> Boot:
     """Find everything that a machine needs to boot, and put init and agent into its folder."""
     if root:
@@ -321,8 +308,11 @@ def start_qemu(
         }
         cpus = int(target.options.get("cpus", DEFAULT_CPUS))
         arguments = qemu_arguments(qemu, options, cpus, accelerator, boot, fds[0])
-        for each in logs:
-            arguments += _logs(each)
+        if logs:
+            # Modes, owners and links of the guest's files are only recorded, in files beside them. Otherwise QEMU would
+            # change modes through /proc, which it cannot see.
+            arguments += ["-fsdev", f"local,id=logs,path={logs[0]},security_model=mapped-file,multidevs=remap"]
+            arguments += ["-device", f"virtio-9p-pci,fsdev=logs,mount_tag={LOGS_TAG}"]
         supervisor = processes.start(
             supervisor_argv(python, folder, fds, confinement, arguments),
             pass_fds=[*fds, instance.fd, *options.held_locks],
@@ -331,11 +321,10 @@ def start_qemu(
         )
         started = QemuKernel(supervisor, instance, processes, files)
         undo.callback(started.release, has_left=False)
-        silence = Silence(started.waited_seconds)
-        terms = {"window_bytes": WINDOW_BYTES, "on_silence": silence.on_silence}
+        on_silence = Silence(started.waited_seconds).on_silence
         answers = os.dup(agent.fileno())
         undo.callback(os.close, answers)
-        channel = started.open_channel(answers, agent.fileno(), **terms)
+        channel = started.open_channel(answers, agent.fileno(), window_bytes=WINDOW_BYTES, on_silence=on_silence)
         undo.pop_all()
         agent.detach()
     return started, channel

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost
 from lab.host.files import HostFiles, replace_file
-from lab.machine.state_folder import KERNEL_RECORD, kernel_group
+from lab.machine.state_folder import CONSOLE_LOG, KERNEL_RECORD, kernel_group
 
 # struct mconsole_request and mconsole_reply in arch/um/drivers/mconsole.h.
 _MAGIC, _VERSION, _DATA_BYTES = 0xCAFEBABE, 2, 512
@@ -131,8 +131,8 @@ class _Pulse:
 class Vigil:
     """Decides whether a silent kernel is hung, or merely busy, starved or waiting for a disk."""
 
-    def __init__(self, files: HostFiles, folder: Path, console: Path) -> None:
-        self._files, self._folder, self._console = files, folder, console
+    def __init__(self, files: HostFiles, folder: Path) -> None:
+        self._files, self._folder = files, folder
         self._before: _Pulse | None = None
         self._still = self._silent = 0
 
@@ -181,21 +181,17 @@ class Vigil:
         return _Pulse(running / 1e9, waiting / 1e9, stat[0] if stat else "")
 
     def _lost(self, group: int, what: str) -> LabError:
-        file = self._store_evidence(group)
-        return MachineLost(
-            f"the embedded kernel is hung: {what}",
-            hint=f"{RUN_AGAIN} (the arrays remain on their disks); report the hang, and attach {file}",
-        )
-
-    def _store_evidence(self, group: int) -> Path:
         """Write all evidence to a file that outlives the machine, and remove the oldest files beyond MOST_FILES."""
         folder = self._folder.parents[1] / EVIDENCE_FOLDER
         file = folder / f"{self._folder.name}.txt"
         text = stand_still_evidence(self._files, self._folder, group)
         with suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
-            console = self._console.read_text("utf-8", "replace")
+            console = (self._folder / CONSOLE_LOG).read_text("utf-8", "replace")
             replace_file(file, f"{text}== console\n{console}".encode())
             for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-MOST_FILES]:
                 old.unlink()
-        return file
+        return MachineLost(
+            f"the embedded kernel is hung: {what}",
+            hint=f"{RUN_AGAIN} (the arrays remain on their disks); report the hang, and attach {file}",
+        )

@@ -31,6 +31,7 @@ from lab.units import human_bytes
 
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
+CONSOLE_LOG = "console.log"
 OWNER_RECORD = "owner.json"
 LOCK = "lock"
 _MAKERS_LOCK = ".makers"

@@ -154,7 +154,7 @@ def packaged_kernels() -> Packaged:
 
 
 def _releases(apt: Apt) -> list[str]:
-    found = apt.run("apt-cache", "search", "--names-only", "^linux-image-[0-9]")
+    found = apt.run("apt-cache", "search", "--names-only", "^linux-image-[0-9]").stdout
     names = re.findall(r"^linux-image-(\d[\w.+~-]*)", found, re.MULTILINE)
     has_numbers = (name for name in names if re.match(r"\d+\.\d+\.\d", name))
     return [name for name in has_numbers if _ORDINARY.search(name) and not re.search("-(rt|cloud)-", name)]

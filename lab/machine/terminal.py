@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import re
 import secrets
@@ -134,7 +133,11 @@ class Terminal:
         shown = 0
         try:
             while not (message := self._machine.next_message(self._pending)).get("done"):
-                data = _decoded(message)
+                try:
+                    data = base64.b64decode(message.get("base64", ""), validate=True)
+                except ValueError:
+                    what = "raidlab cannot interpret the agent's answer: the terminal's output is not base64"
+                    raise MachineLost(what) from None
                 if clean := self._filter.clean(data):
                     yield clean
                 shown += len(data)
@@ -190,10 +193,3 @@ class Terminal:
                     # The answer comes once the terminal has accepted all of the input. This may take a long time, and
                     # later input waits here.
                     self._machine.next_message(self._channel.request("type", target=target, base64=text))
-
-
-def _decoded(message: Message) -> bytes:
-    try:
-        return base64.b64decode(message.get("base64", ""), validate=True)
-    except (binascii.Error, ValueError):
-        raise MachineLost("raidlab cannot interpret the agent's answer: the terminal's output is not base64") from None

@@ -15,8 +15,9 @@ from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, open_lab
 from lab.errors import CommandTimedOut, LabError, MachineLost, SpecError
 from lab.gates.files import open_plain
 from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
-from lab.machine.embedded import CONSOLE_LOG, GUEST_FOLDER
+from lab.machine.embedded import GUEST_FOLDER
 from lab.machine.kernel_image import quickest
+from lab.machine.state_folder import CONSOLE_LOG
 from lab.machine.stock_kernels import INIT_VARIABLE, LOGS_TAG
 from lab.machine.watchdog import Watchdog
 from lab.md_tests import prepare_program

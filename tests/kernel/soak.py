@@ -35,9 +35,8 @@ from lab.errors import LabError
 from lab.host.files import HostFiles
 from lab.machine import Host, Machine
 from lab.machine.disk_rescue import RESCUED
-from lab.machine.embedded import CONSOLE_LOG
 from lab.machine.stand_still import EVIDENCE_FOLDER, group_members, stand_still_evidence
-from lab.machine.state_folder import KERNEL_RECORD, kernel_group
+from lab.machine.state_folder import CONSOLE_LOG, KERNEL_RECORD, kernel_group
 from lab.session.data_mark import verify_mark, write_mark
 from lab.session.load import Load
 from lab.session.monitor import Monitor

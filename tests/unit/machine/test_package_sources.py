@@ -20,8 +20,8 @@ class FakeApt:
     def __init__(self, *names: str) -> None:
         self._names = names
 
-    def run(self, *_words: str) -> str:
-        return "".join(f"{name} - Linux kernel image\n" for name in self._names)
+    def run(self, *_words: str) -> Completed:
+        return Completed(0, "".join(f"{name} - Linux kernel image\n" for name in self._names), "")
 
 
 def test_only_ordinary_kernels_are_fetched() -> None:

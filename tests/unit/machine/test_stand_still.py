@@ -78,7 +78,7 @@ def computer() -> Iterator[Computer]:
 
 @pytest.fixture
 def vigil(computer: Computer) -> Vigil:
-    return Vigil(HostFiles(computer.root), computer.machine, computer.machine / "console.log")
+    return Vigil(HostFiles(computer.root), computer.machine)
 
 
 def judged(
