@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import ExitCode, LabError
+from lab.errors import ExitCode, LabError, ToolMissing
 from lab.gates.decoding import decode_json
 from lab.machine.api import Machine, package_of
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
@@ -90,7 +90,6 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit status, which is 3 if a requirement of the target is missing, else 0."""
         return ExitCode.DONE if self.is_ready else ExitCode.MISSING
 
     @property
@@ -252,11 +251,11 @@ def check_computer(host: Host, *, target: str = UML, is_root: bool | None = None
     checks = [
         _check("python", "Python", _python(), required_for=EVERY_TARGET),
         *program_checks(host, family, is_root=root),
-        _embedded_kernel(host),
-        _check(
+        _search("embedded-kernel", "embedded kernel", lambda: _embedded_kernel(host), required_for=(UML,)),
+        _search(
             "virtual-time",
             "embedded kernel with virtual time",
-            _search(lambda: find_kernel(host.processes, host.files, virtual_time=True).path),
+            lambda: find_kernel(host.processes, host.files, virtual_time=True).path,
             useful_for=("slow disks in a fraction of the time: --on 'uml:?time=virtual'",),
         ),
         _check(
@@ -271,8 +270,11 @@ def check_computer(host: Host, *, target: str = UML, is_root: bool | None = None
             _confinement(host),
             useful_for=("an embedded kernel that can change nothing outside its disks",),
         ),
-        *_stock_kernel(host),
-        _check("root-image", "a root image", _root_image(host), required_for=(ON_IMAGE,)),
+        # What is needed to start a distribution's kernel in QEMU.
+        _search("program-qemu", "QEMU", lambda: find_qemu(host.processes), required_for=(QEMU,)),
+        _search("program-busybox", "busybox", lambda: static_busybox(host.processes), required_for=(QEMU,)),
+        _search("stock-kernel", "a distribution's kernel", lambda: _stock_kernel(host), required_for=(QEMU,)),
+        _search("root-image", "a root image", lambda: _root_image(host), required_for=(ON_IMAGE,)),
         _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
         _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
         _check("privilege", "root on this computer", _privilege(host, is_root=root), required_for=(LOCAL,)),
@@ -320,12 +322,14 @@ def _check(name: str, title: str, found: Found, **more: tuple[str, ...]) -> Chec
     return Check(name=name, title=title, outcome=outcome, detail=detail, fix=fix, **more)
 
 
-def _search(find: Callable[[], object]) -> Found:
+def _search(name: str, title: str, find: Callable[[], object], **more: tuple[str, ...]) -> Check:
     """Make a check from a function that returns the check's detail, or raises LabError if something is missing."""
     try:
-        return Outcome.OK, str(find()), ""
+        return _check(name, title, (Outcome.OK, str(find()), ""), **more)
     except LabError as error:
-        return Outcome.MISSING, error.message, error.hint.partition(", or choose")[0]
+        fix = error.hint.partition(", or choose")[0]
+        packages = (fix.removeprefix("apt install "),) if fix.startswith("apt install ") else ()
+        return _check(name, title, (Outcome.MISSING, error.message, fix), packages=packages, **more)
 
 
 def _python() -> Found:
@@ -335,44 +339,24 @@ def _python() -> Found:
     return Outcome.MISSING, words, "install Python 3.11 or later, then set up the lab with it: make lab"
 
 
-def _embedded_kernel(host: Host) -> Check:
-    packages: tuple[str, ...] = ()
-    try:
-        image = find_kernel(host.processes, host.files)
-        wide_registers(host.files)
-    except LabError as error:
-        fix = error.hint.partition(", or choose")[0]
-        packages = (fix.removeprefix("apt install "),) if fix.startswith("apt install ") else ()
-        found = Outcome.MISSING, error.message, fix
-    else:
-        release = ask_version(host, str(image.path), "--version")
-        origin = "built here" if image.modules else "packaged"
-        found = Outcome.OK, f"{release}, {origin} ({image.path})", ""
-        if not release:
-            found = Outcome.MISSING, f"{image.path} does not start", "provision/kernel/build-uml.sh standard"
-    return _check("embedded-kernel", "embedded kernel", found, packages=packages, required_for=(UML,))
+def _embedded_kernel(host: Host) -> str:
+    image = find_kernel(host.processes, host.files)
+    wide_registers(host.files)
+    if release := ask_version(host, str(image.path), "--version"):
+        return f"{release}, {'built here' if image.modules else 'packaged'} ({image.path})"
+    raise ToolMissing(f"{image.path} does not start", hint="provision/kernel/build-uml.sh standard")
 
 
-def _stock_kernel(host: Host) -> Iterable[Check]:
-    """Check what is needed to start a distribution's kernel in QEMU."""
-    qemu = _search(lambda: find_qemu(host.processes))
-    package = (qemu[2].removeprefix("apt install "),) if qemu[2] else ()
-    yield _check("program-qemu", "QEMU", qemu, packages=package, required_for=(QEMU,))
-    busybox = _search(lambda: static_busybox(host.processes))
-    package = ("busybox-static",) if busybox[2] else ()
-    yield _check("program-busybox", "busybox", busybox, packages=package, required_for=(QEMU,))
-    releases = [kernel.release for kernel in stock_kernels(host.files)]
-    kernels = Outcome.OK, f"{', '.join(releases[:3])}{' …' if len(releases) > 3 else ''}", ""
-    if not releases:
-        kernels = Outcome.MISSING, "this user cannot read any distribution's kernel", "raidlab kernels get 6.12"
-    yield _check("stock-kernel", "a distribution's kernel", kernels, required_for=(QEMU,))
+def _stock_kernel(host: Host) -> str:
+    if releases := [kernel.release for kernel in stock_kernels(host.files)]:
+        return f"{', '.join(releases[:3])}{' …' if len(releases) > 3 else ''}"
+    raise ToolMissing("this user cannot read any distribution's kernel", hint="raidlab kernels get 6.12")
 
 
-def _root_image(host: Host) -> Found:
-    images = startable_images(host.processes)
-    if images:
-        return Outcome.OK, ", ".join(f"{each.name} ({each.facts.release})" for each in images), ""
-    return Outcome.MISSING, "this user has no root image, or no QEMU for its architecture", "make root-image"
+def _root_image(host: Host) -> str:
+    if images := startable_images(host.processes):
+        return ", ".join(f"{each.name} ({each.facts.release})" for each in images)
+    raise ToolMissing("this user has no root image, or no QEMU for its architecture", hint="make root-image")
 
 
 def _guest_memory(host: Host) -> Found:

@@ -388,8 +388,7 @@ def _remove(path: Path) -> bool:
     with suppress(OSError):
         if (found := _PARTIAL.fullmatch(path.name)) and found[1] == "replacing":
             _discard_or_restore(path, path.with_name(found[2]))
-            return True
-        if path.is_symlink() or not path.is_dir():
+        elif path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
         else:
             shutil.rmtree(path)

@@ -313,24 +313,17 @@ def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = 
         argv = ("blkdiscard", "--force", disk.node)
     commands = [(argv, why)]
     if disk.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO) or disk.backing.startswith("/dev/"):
-        commands += _zeroed_ends(disk)
+        # A discard may leave metadata there.
+        zero = ("blkdiscard", "--force", "--zeroout", "--length", str(MIB), "--offset")
+        for which, at in (("first", 0), ("last", disk.size_bytes - MIB)):
+            why = f"Zeros are written to the {which} MiB, where metadata of arrays and partition tables may lie."
+            commands.append(((*zero, str(at), disk.node), why))
     if has_partitions:
         forget = ("blockdev", "--rereadpt", disk.node)
         commands.append((forget, "The kernel reads the partition table again, and finds none."))
     danger = Danger.NONE if is_blank else Danger.DATA
     steps = (Step(each, text, (), danger, (disk.node,), ignores_partitions=True) for each, text in commands)
     return Plan.of(f"Reset {disk.name}", steps)
-
-
-_END_BYTES = MIB
-
-
-def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
-    """Return commands that zero both ends of a disk, where a discard may leave metadata."""
-    zero = ("blkdiscard", "--force", "--zeroout", "--length", str(_END_BYTES), "--offset")
-    places = {"first": 0, "last": disk.size_bytes - _END_BYTES}
-    why = "Zeros are written to the {} MiB, where metadata of arrays and partition tables may lie."
-    return [((*zero, str(at), disk.node), why.format(which)) for which, at in places.items()]
 
 
 def require_time_of(kind: DiskKind) -> None:

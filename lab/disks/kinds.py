@@ -129,12 +129,10 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             f"overhead={self.overhead_ms:g}",
             f"interface={self.interface_bytes_per_second:.0f}",
             f"queue={self.queue_depth}",
+            f"read_ahead={self.read_ahead_bytes}" if self.read_ahead_bytes else "",
+            f"write_cache={self.write_cache_bytes}" if self.write_cache_bytes else "",
         ]
-        if self.read_ahead_bytes:
-            words.append(f"read_ahead={self.read_ahead_bytes}")
-        if self.write_cache_bytes:
-            words.append(f"write_cache={self.write_cache_bytes}")
-        return tuple(words)
+        return tuple(filter(None, words))
 
 
 class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -468,13 +468,13 @@ class Lab:
             raise
 
     def _attachment(self, spec: DiskSpec, number: int, own_drives: str) -> tuple[LabDisk, Plan]:
+        is_embedded = self.machine.facts.is_embedded
+        if own_drives:
+            return kernel_drive_attachment(spec, number, own_drives)
         if spec.kind is DiskKind.SPINDLE:
-            if own_drives:
-                return kernel_drive_attachment(spec, number, own_drives)
-            plugin = DRIVE_PLUGIN_EMBEDDED if self.machine.facts.is_embedded else DRIVE_PLUGIN
+            plugin = DRIVE_PLUGIN_EMBEDDED if is_embedded else DRIVE_PLUGIN
             return spindle_attachment(spec, number, drive_plugin=plugin)
         # The embedded kernel's only writable file system is in memory, which does not support direct I/O.
-        is_embedded = self.machine.facts.is_embedded
         folder = LOOP_FOLDER_EMBEDDED if is_embedded else LOOP_FOLDER
         return loop_attachment(spec, number, folder=folder, direct=not is_embedded)
 

@@ -14,7 +14,7 @@ import os
 import pwd
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -94,8 +94,8 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
     creates the file again once it has been removed. It is empty for one of the user's own files. With ``has_tree``,
     everything in the folder ``path`` is checked as well.
     """
-    places = _way_to(path)
-    for place in (*places, *(_below(path) if has_tree else ())):
+    inside = (Path(inner, name) for inner, folders, files in os.walk(path) for name in (*folders, *files))
+    for place in (*_way_to(path), *(inside if has_tree else ())):
         try:
             found = place.stat(follow_symlinks=False)
         except OSError:
@@ -158,11 +158,6 @@ def _way_to(path: Path) -> tuple[Path, ...]:
         with suppress(OSError):
             left.append(place.parent / place.readlink())
     return tuple(found)
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for inner, folders, files in os.walk(folder):
-        yield from (Path(inner, name) for name in (*folders, *files))
 
 
 MOST_RECORD_BYTES = 16 * MIB

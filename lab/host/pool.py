@@ -62,11 +62,16 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
     if processes < 2:
         yield map(work, jobs)
         return
+    context = multiprocessing.get_context("spawn")
     workers: dict[Connection, SpawnProcess] = {}
     try:
         with held_back():
             for _ in range(processes):
-                _start(work, workers)
+                here, there = context.Pipe()
+                process = context.Process(target=_serve, args=(work, there, os.getpid()), daemon=True)
+                with there:
+                    process.start()
+                workers[here] = process
         yield _answers(workers, iter(jobs))
     finally:
         for process in workers.values():
@@ -88,20 +93,6 @@ def held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(work: Callable[[Job], Answer], workers: dict[Connection, SpawnProcess]) -> None:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(work, there, os.getpid()), daemon=True)
-    try:
-        process.start()
-    except BaseException:
-        here.close()
-        raise
-    finally:
-        there.close()
-    workers[here] = process
-
-
 def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> Iterator[Answer]:
     busy: set[Connection] = set()
 
@@ -121,21 +112,16 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
             try:
                 is_good, answer = pipe.recv()
             except (EOFError, ConnectionResetError):
-                raise _ended(workers[pipe]) from None
+                workers[pipe].join()
+                how = ended_how(workers[pipe].exitcode or 0)
+                hint = "run the command again; if memory is short, close other programs first"
+                raise LabError(f"a worker process was killed from outside ({how})", hint=hint) from None
             if not is_good:
                 raise RuntimeError(answer)
             busy.discard(pipe)
             # The worker gets its next job before its result is used, so that it runs in the meantime.
             send_next_job(pipe)
             yield answer
-
-
-def _ended(process: SpawnProcess) -> LabError:
-    process.join()
-    return LabError(
-        f"a worker process was killed from outside ({ended_how(process.exitcode or 0)})",
-        hint="run the command again; if memory is short, close other programs first",
-    )
 
 
 def _serve(work: Callable[[Job], Answer], pipe: Connection, parent: int) -> None:

@@ -212,12 +212,22 @@ class EmbeddedKernel:
 
 
 def cause_of_loss(status: int | None, console: str) -> tuple[str, str]:
-    """Return why a kernel ended, and a hint. ``status`` is its exit status, or None if it has not ended."""
+    """Return why a kernel ended, in its own words if it crashed, and a hint.
+
+    ``status`` is its exit status, or None if it has not ended.
+    """
     lines = [visible(line.strip()) for line in console.splitlines() if line.strip()]
     text = "\n".join(lines)
     hints = [hint for pattern, hint in _LOSSES.consoles.items() if re.search(pattern, text)]
-    hints.append(_LOSSES.statuses.get(str(status), _LOSSES.otherwise))
-    message, hint = loss_message(status, lines), hints[0]
+    hint = [*hints, _LOSSES.statuses.get(str(status), _LOSSES.otherwise)][0]
+    trouble = [line for line in lines if any(word in line for word in _WORDS_OF_TROUBLE)]
+    # The panic is the most informative message, and an oops before it shows the origin.
+    trouble.sort(key=lambda line: "Kernel panic" not in line)
+    # A killed kernel had no time to print the reason.
+    tail = f"; its last message was: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
+    message = f"the embedded kernel {_how_it_ended(status)}{tail}"
+    if trouble:
+        message = "the embedded kernel crashed: " + " / ".join(trouble[:3])
     if _STOPPED.search(text):
         words = "was stopped together with its programs by something else (SIGSTOP), and could not continue"
         message, hint = f"the embedded kernel {words}", _LOSSES.stopped
@@ -225,18 +235,6 @@ def cause_of_loss(status: int | None, console: str) -> tuple[str, str]:
         room = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
         message, hint = f"{room}: the embedded kernel was stopped before a write to them could fail", _LOSSES.no_room
     return message, hint.format(again=RUN_AGAIN, other_kernel=_LOSSES.other_kernel)
-
-
-def loss_message(status: int | None, lines: Sequence[str]) -> str:
-    """Return a kernel's own messages if it crashed, or else how its process ended. ``lines`` are its console's."""
-    trouble = [line for line in lines if any(word in line for word in _WORDS_OF_TROUBLE)]
-    # The panic is the most informative message, and an oops before it shows the origin.
-    trouble.sort(key=lambda line: "Kernel panic" not in line)
-    if trouble:
-        return "the embedded kernel crashed: " + " / ".join(trouble[:3])
-    # A killed kernel had no time to print the reason.
-    tail = f"; its last message was: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
-    return f"the embedded kernel {_how_it_ended(status)}{tail}"
 
 
 def _how_it_ended(status: int | None) -> str:
