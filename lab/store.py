@@ -143,23 +143,15 @@ class RunFolders:
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
     def create(self, first: str, *, mode: int = 0o700) -> Path:
-        """Create the folder of a new run. Raises LabError.
+        """Create the folder of a new run, within ``changing``. Raises OSError.
 
         Its id is ``first``, or ``first-2`` and so on if that id is taken.
         """
-        try:
-            self.make_root()
-            for name in numbered(first):
-                with suppress(FileExistsError):
-                    self.path(name).mkdir(mode=mode)
-                    return self.path(name)
-        except OSError as error:
-            raise storage_error(f"no {self.noun} can be stored in '{self.root}'", error) from error
+        for name in numbered(first):
+            with suppress(FileExistsError):
+                self.path(name).mkdir(mode=mode)
+                return self.path(name)
         raise AssertionError("all numbers are in use")
-
-    def make_root(self) -> None:
-        """Create ``root`` if it is missing. Raises OSError, and LabError if the folder belongs to another user."""
-        make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
 
     def write_header(self, record: msgspec.Struct, run_id: str) -> None:
         """Write a header atomically and durably. Raises ResultError."""
@@ -279,8 +271,11 @@ class RunFolders:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keep new and moved entries in the store from being removed as leftovers. Raises LabError or OSError."""
-        self.make_root()
+        """Keep new and moved entries in the store from being removed as leftovers. Raises LabError or OSError.
+
+        Creates ``root`` if it is missing.
+        """
+        make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
         with locked(self.root / _STORE_LOCK, SHARED, waits=True):
             yield
 

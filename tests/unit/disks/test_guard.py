@@ -224,12 +224,6 @@ def test_partitions_that_nothing_uses_are_no_obstacle_to_what_erases_them() -> N
         Guard(used, [lab_disk()]).check(erase)
 
 
-def test_a_file_system_is_named() -> None:
-    with pytest.raises(DeviceRefused, match=r"^disk01 \(/dev/ubda\) carries ext4") as caught:
-        blank_check(machine_of(UBDA), Scripted(WIPEFS_EXT4))
-    assert "raidlab disks reset" in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("machine", "reason"),
     [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -280,20 +281,12 @@ def test_many_streams_leave_room_for_short_reads_and_samples(machine: Machine) -
 
 
 def test_requests_of_many_threads_keep_apart(machine: Machine) -> None:
-    wrong: list[str] = []
+    def echoes(number: int) -> bool:
+        texts = [f"{number}-{turn} " * 400 for turn in range(5)]
+        return [machine.run(["cat"], stdin_text=text).stdout for text in texts] == texts
 
-    def ask(number: int) -> None:
-        for turn in range(5):
-            text = f"{number}-{turn} " * 400
-            if machine.run(["cat"], stdin_text=text).stdout != text:
-                wrong.append(text)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert wrong == []
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(echoes, range(8)))
 
 
 @pytest.mark.parametrize(

@@ -83,19 +83,17 @@ def vigil(computer: Computer) -> Vigil:
 
 def judged(
     computer: Computer, vigil: Vigil, *, running: float = 0.0, waiting: float = 0.0, awaited: str = "run"
-) -> tuple[int, LabError] | None:
-    """Return after how many seconds of silence the machine was given up, and the error; None if it was not."""
+) -> tuple[int, LabError]:
+    """Return after how many seconds of silence the machine was given up, and the error; 0 if it was not."""
     for second in range(1, SILENT_SECONDS + 20):
         computer.pass_second(running=running, waiting=waiting)
         if loss := vigil.on_silence(second, [awaited]):
             return second, loss
-    return None
+    return 0, LabError("not given up")
 
 
 def test_an_idle_silent_kernel_is_judged_as_hung(computer: Computer, vigil: Vigil) -> None:
-    found = judged(computer, vigil)
-    assert found
-    second, loss = found
+    second, loss = judged(computer, vigil)
     assert second == STILL_SECONDS + 1
     assert isinstance(loss, MachineLost)
     (kept,) = (computer.root / "state" / EVIDENCE_FOLDER).iterdir()
@@ -105,7 +103,7 @@ def test_an_idle_silent_kernel_is_judged_as_hung(computer: Computer, vigil: Vigi
 
 
 def test_one_that_gets_no_processor_is_never_given_up(computer: Computer, vigil: Vigil) -> None:
-    assert judged(computer, vigil, waiting=0.9) is None
+    assert judged(computer, vigil, waiting=0.9)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -121,10 +119,9 @@ def test_how_long_others_have_depends_on_what_they_may_wait_for(
     computer: Computer, vigil: Vigil, state: str, running: float, awaited: str, seconds: int, words: str
 ) -> None:
     computer.state = state
-    found = judged(computer, vigil, running=running, awaited=awaited)
-    assert found
-    assert found[0] == seconds + 1
-    assert words in found[1].message
+    second, loss = judged(computer, vigil, running=running, awaited=awaited)
+    assert second == seconds + 1
+    assert words in loss.message
 
 
 def test_a_word_in_between_begins_a_new_silence(computer: Computer, vigil: Vigil) -> None:
@@ -178,9 +175,7 @@ def console(computer: Computer, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
 def test_a_live_kernel_with_a_hung_agent_is_recognised_and_its_state_is_stored(
     computer: Computer, vigil: Vigil, console: list[str]
 ) -> None:
-    found = judged(computer, vigil)
-    assert found
-    assert "its agent has not answered" in found[1].message
+    assert "its agent has not answered" in judged(computer, vigil)[1].message
     kept = (computer.root / "state" / EVIDENCE_FOLDER / "1-a.txt").read_text()
     assert "== management console, sysrq w: all well" in kept
     assert console[0] == "version"
@@ -203,10 +198,9 @@ def test_one_question_may_fall_into_a_moment_in_which_nothing_runs(
         return None if (len(asked) - 1) % 2 < misses else "6.1"
 
     monkeypatch.setattr("lab.machine.stand_still.ask_management_console", ask)
-    found = judged(computer, vigil, awaited="write")
-    assert found
-    assert found[0] == second
-    assert words in found[1].message
+    found, loss = judged(computer, vigil, awaited="write")
+    assert found == second
+    assert words in loss.message
 
 
 DISKSTATS = """\

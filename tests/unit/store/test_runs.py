@@ -30,7 +30,8 @@ def folders(root: Path) -> RunFolders:
 
 
 def begun(runs: RunFolders, word: str = "") -> str:
-    run_id = runs.create(stem(NOW, word)).name
+    with runs.changing():
+        run_id = runs.create(stem(NOW, word)).name
     runs.write_header(Header(run_id), run_id)
     return run_id
 
