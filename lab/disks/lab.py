@@ -94,15 +94,12 @@ class DiskImages:
     def find(self, name: str) -> os.stat_result | None:
         """Return the result of stat(2) on the image; None if there is none. Raises LabError if it cannot be opened."""
         try:
-            descriptor = self.open(name)
+            with open(self.open(name), "rb") as image:
+                return os.fstat(image.fileno())
         except FileNotFoundError:
             return None
         except OSError as error:
             raise storage_error(f"the image {self.path(name)} cannot be opened", error) from None
-        try:
-            return os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
 
     def is_never_written(self, name: str) -> bool:
         """Whether the image has no allocated blocks, so that the disk is blank (stat(2), st_blocks)."""
@@ -120,12 +117,9 @@ class DiskImages:
         made: list[str] = []
         for spec in missing:
             try:
-                descriptor = self.open(spec.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                made.append(spec.name)
-                try:
-                    os.ftruncate(descriptor, spec.size_bytes)
-                finally:
-                    os.close(descriptor)
+                with open(self.open(spec.name, os.O_RDWR | os.O_CREAT | os.O_EXCL), "rb") as image:
+                    made.append(spec.name)
+                    os.ftruncate(image.fileno(), spec.size_bytes)
             except OSError as error:
                 for name in made:
                     self.remove(name)
@@ -161,13 +155,10 @@ class DiskImages:
 
     def flush(self, name: str, *, forgets: bool = False) -> None:
         """Flush an image to this computer's disk. ``forgets`` also drops it from the page cache (posix_fadvise(2))."""
-        descriptor = self.open(name, os.O_RDWR)
-        try:
-            os.fdatasync(descriptor)
+        with open(self.open(name, os.O_RDWR), "rb") as image:
+            os.fdatasync(image.fileno())
             if forgets:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+                os.posix_fadvise(image.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _require_room(self, needed_bytes: int) -> None:
         room = os.statvfs(self._folder)

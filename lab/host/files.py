@@ -54,12 +54,9 @@ def take_byte(descriptor: int, place: int, path: Path) -> bool:
 @contextmanager
 def locked(path: Path, how: int, *, waits: bool = False) -> Iterator[None]:
     """Hold the lock on a file, which is created if it is missing. Raises the errors of ``open_lock`` and ``take``."""
-    descriptor = open_lock(path)
-    try:
-        take(descriptor, how, path, waits=waits)
+    with open(open_lock(path), "rb") as lock:
+        take(lock.fileno(), how, path, waits=waits)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _explained(error: OSError, path: Path) -> OSError:
@@ -252,14 +249,12 @@ def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
 def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> None:
     """Create a file where hard links are not supported (exFAT, some FUSE file systems). Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, mode, dir_fd=folder)
-    try:
-        _write(descriptor, data, is_durable=True)
-    except BaseException:
-        os.unlink(name, dir_fd=folder)
-        raise
-    finally:
-        os.close(descriptor)
+    with open(os.open(name, flags, mode, dir_fd=folder), "wb") as file:
+        try:
+            _write(file.fileno(), data, is_durable=True)
+        except BaseException:
+            os.unlink(name, dir_fd=folder)
+            raise
 
 
 def _own_descriptor(path: Path) -> int | None:
@@ -304,15 +299,12 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
     if stat.S_ISFIFO(seen.st_mode) and not _is_ours(seen):
         raise OSError(errno.EEXIST, f"{kind} of another user has this name", str(path))
     # With O_NONBLOCK, a pipe without a reader fails (ENXIO) instead of blocking.
-    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
+    with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "wb", buffering=0) as file:
+        found = os.fstat(file.fileno())
         if (found.st_dev, found.st_ino) != (seen.st_dev, seen.st_ino):
             raise OSError(errno.EEXIST, "it was replaced while it was being opened", str(path))
-        os.set_blocking(descriptor, True)
-        write_all(descriptor, data)
-    finally:
-        os.close(descriptor)
+        os.set_blocking(file.fileno(), True)
+        write_all(file.fileno(), data)
 
 
 def write_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:

@@ -319,13 +319,10 @@ class StateFolder:
         return locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True)
 
     def _remove_if_free(self, folder: Path) -> bool:
-        fd = open_lock(folder / LOCK, error=LabError)
         try:
-            take(fd, ALONE, folder / LOCK)
-            remove_instance(folder)
+            with locked(folder / LOCK, ALONE):
+                remove_instance(folder)
         except BlockingIOError:
             return False
-        finally:
-            os.close(fd)
         _remove_emptied(folder)
         return True

@@ -161,9 +161,8 @@ def test_a_plugin_that_is_not_there_adds_nothing(installed: Path) -> None:
 def test_an_outdated_installation_without_plugins_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.plugins.entry_points", dict)
     plugins.cache_clear()
-    with pytest.raises(LabError, match="has no plugins") as error:
+    with pytest.raises(LabError, match=r"has no plugins\n.*make lab"):
         plugins()
-    assert "make lab" in error.value.hint
 
 
 def test_additions_are_found_by_their_class() -> None:

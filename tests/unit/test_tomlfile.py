@@ -89,9 +89,8 @@ def test_whatever_keeps_a_file_from_being_read_is_named_with_what_to_do(tmp_path
         "zero\0byte": "a path cannot contain a zero byte",
     }
     for name, words in messages.items():
-        with pytest.raises(SpecError, match=words) as caught:
+        with pytest.raises(SpecError, match=f"{words}.*\n  next: "):
             read_toml(tmp_path / name, Whole)
-        assert caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,8 @@ def test_spindles_take_the_last_disks_that_carry_nothing() -> None:
 def test_too_few_free_disks_are_reported_before_anything_is_attached() -> None:
     large = replace(SPINDLE, size_bytes=501 * MIB)
     for signed, spindle in (("vdc\nvdd\nvde\n", SPINDLE), ("", large)):
-        with pytest.raises(LabError, match="no free lab disk is large enough for the spindle disk10") as refused:
+        with pytest.raises(LabError, match=r"is large enough for the spindle disk10\n.*raidlab disks reset"):
             with_backing(as_machine(machine(signed=signed)), DISKS, [spindle])
-        assert "raidlab disks reset" in refused.value.hint
 
 
 def test_without_virtual_disks_spindles_stay_in_memory() -> None:

@@ -154,9 +154,8 @@ def test_a_lab_disk_by_name_node_or_serial(tmp_path: Path) -> None:
     lab = lab_on(FakeMachine(), tmp_path, lab_disk(serial="RAIDLAB-01"))
     for word in ("disk01", "/dev/ubda", "ubda", "RAIDLAB-01"):
         assert lab.disk(word).name == "disk01"
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=r"\n  next: did you mean 'disk01'\?$"):
         lab.disk("disk1")
-    assert caught.value.hint == "did you mean 'disk01'?"
 
 
 # --- blank disks ------------------------------------------------------------------------------------------------------
@@ -193,9 +192,8 @@ def test_a_blank_disk_passes(message: str) -> None:
 @pytest.mark.parametrize("kind", ["linux_raid_member", "raidlab_volume"])
 def test_metadata_of_an_array_are_refused_except_where_they_are_expected(kind: str) -> None:
     answer = Scripted(WIPEFS_EXT4.replace("ext4", kind))
-    with pytest.raises(DeviceRefused, match=rf"^disk01 \(/dev/ubda\) carries {kind}") as refused:
+    with pytest.raises(DeviceRefused, match=rf"^disk01 \(/dev/ubda\) carries {kind}\n.*'raidlab disks reset disk01'$"):
         blank_check(machine_of(UBDA), answer)
-    assert refused.value.hint.endswith("'raidlab disks reset disk01'")
     machine = machine_of(UBDA)
     machine.answers[("wipefs", "--json")] = answer
     Guard(machine, [lab_disk()]).check_blank(("/dev/ubda",), members=("/dev/ubda",))

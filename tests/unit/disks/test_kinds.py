@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -24,9 +25,8 @@ from tests.unit.disks.machines import lab_disks
 @pytest.mark.parametrize("word", ["loop", " Loop ", "LOOP"])
 def test_a_kind_is_known_by_its_name_and_another_word_names_the_nearest(word: str) -> None:
     assert known_word(DiskKind, word, "kind of disk") is DiskKind.LOOP
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=r"\n  next: did you mean 'spindle'\?$"):
         known_word(DiskKind, "spindel", "kind of disk")
-    assert caught.value.hint == "did you mean 'spindle'?"
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,8 @@ def test_what_a_disk_may_be(kind: DiskKind, more: dict[str, Any], message: str, 
     if not message:
         spec.validate()
         return
-    with pytest.raises(SpecError, match=message) as caught:
+    with pytest.raises(SpecError, match=f"{message}.*\n.*{re.escape(hint)}"):
         spec.validate()
-    assert hint in caught.value.hint
 
 
 def test_several_disks_are_numbered_and_checked() -> None:
@@ -78,9 +77,8 @@ def test_unsafe_disk_names_are_rejected(name: str) -> None:
 
 def test_disks_that_a_lab_cannot_have_together() -> None:
     check_specs(specs(MOST_DISKS, DiskKind.LOOP))
-    with pytest.raises(SpecError, match="65 disks are too many") as caught:
+    with pytest.raises(SpecError, match=r"65 disks are too many.*\n.*at most 64"):
         check_specs(specs(MOST_DISKS, DiskKind.LOOP), ["disk99"])
-    assert "at most 64" in caught.value.hint
     with pytest.raises(SpecError, match="several disks are named disk01"):
         check_specs([*specs(2, DiskKind.FILE), *specs(1, DiskKind.FILE)])
     with pytest.raises(SpecError, match="1M to 16T"):

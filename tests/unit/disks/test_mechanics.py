@@ -274,9 +274,8 @@ def test_the_sources_are_compiled_once_until_they_change() -> None:
 )
 def test_what_keeps_it_from_being_compiled_is_named(answer: Scripted, kind: type[LabError], message: str) -> None:
     machine = FakeMachine(answers={("sh",): answer})
-    with pytest.raises(kind, match=message) as caught:
+    with pytest.raises(kind, match=f"{message}.*\n.*tcc libc6-dev nbdkit-plugin-dev"):
         install_drive(machine, PLUGIN)
-    assert "tcc libc6-dev nbdkit-plugin-dev" in caught.value.hint
 
 
 def segment_types(path: Path) -> list[int]:

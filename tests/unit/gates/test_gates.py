@@ -33,7 +33,7 @@ from lab.gates.decoding import (
     version_numbers,
     whole,
 )
-from lab.gates.files import gunzip, open_plain, read_plain
+from lab.gates.files import gunzip, read_plain
 from lab.gates.text import checked_name, is_name, markdown, spreadsheet, visible, visible_json
 from lab.lessons.engine import Progress
 from lab.results.record import ResultRecord
@@ -168,18 +168,6 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**40)
     with pytest.raises(ResultError, match="larger than"):
         read_plain(large, 1000)
-
-
-def test_an_own_file_must_not_be_a_link_or_have_two_names(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"data")
-    (tmp_path / "link").symlink_to(victim)
-    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
-    os.link(victim, tmp_path / "hard")
-    for name in ("link", "dangling", "hard", "victim"):
-        with pytest.raises(ResultError):
-            open_plain(tmp_path / name, os.O_RDWR, is_own=True)
-    assert read_plain(tmp_path / "link", 10) == b"data"
 
 
 @pytest.mark.parametrize("members", [1, 3])

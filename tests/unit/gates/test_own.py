@@ -34,9 +34,10 @@ def test_a_folder_in_which_others_may_write_is_refused(tmp_path: Path, mode: int
     folder = tmp_path / "state" / "labs" / "default"
     make_own_folder(folder, "it", root=tmp_path / "state")
     (tmp_path / "state" / level).chmod(mode)
-    with pytest.raises(LabError, match="other users may write to it") as refused:
+    with pytest.raises(
+        LabError, match=f"other users may write to it .*\n.*chmod -R go-w '{tmp_path / 'state' / level}'"
+    ):
         make_own_folder(folder, "it", root=tmp_path / "state")
-    assert f"chmod -R go-w '{tmp_path / 'state' / level}'" in refused.value.hint
     (tmp_path / "state" / level).chmod(0o755)
     make_own_folder(folder, "it", root=tmp_path / "state")
 
@@ -49,9 +50,10 @@ def test_a_folder_of_another_user_is_refused_and_roots_is_not(tmp_path: Path, mo
         with pytest.raises(LabError, match="belongs to another user"):
             check_own_folder(tmp_path, "it")
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    with pytest.raises(LabError, match=rf"it {tmp_path} belongs to another user \(number {owner}\)") as refused:
+    with pytest.raises(
+        LabError, match=rf"it {tmp_path} belongs to another user \(number {owner}\)\n.*RAIDLAB_STATE=FOLDER"
+    ):
         check_own_folder(tmp_path, "it")
-    assert "RAIDLAB_STATE=FOLDER" in refused.value.hint
     check_own_folder(Path("/usr"), "it")
 
 

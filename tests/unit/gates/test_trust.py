@@ -41,9 +41,8 @@ def test_what_only_this_user_and_root_can_write_is_trusted(program: Path) -> Non
 def test_a_file_and_all_folders_above_are_closed_to_others(program: Path, mode: int, level: str) -> None:
     place = program.parents[1] / level
     place.chmod(mode)
-    with pytest.raises(NotTrusted, match=f"other users may write to {place}\n") as refused:
+    with pytest.raises(NotTrusted, match=f"other users may write to {place}\n.*chmod go-w '{place}'"):
         require_trusted(program, "the program")
-    assert f"chmod go-w '{place}'" in refused.value.hint
     place.chmod(0o755)
     require_trusted(program, "the program")
 
@@ -62,9 +61,8 @@ def test_what_belongs_to_another_user_is_refused_wherever_it_lies(
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     if os.getuid() == 0:
         os.chown(program, 1000, 1000)
-    with pytest.raises(NotTrusted, match=f"{program} belongs to another user") as refused:
+    with pytest.raises(NotTrusted, match=f"{program} belongs to another user.*\n.*then make it$"):
         require_trusted(program, "it", again="make it")
-    assert refused.value.hint.endswith("then make it")
     require_trusted(Path("/bin/sh"), "it")
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,9 +80,8 @@ def test_a_time_out_ends_the_whole_group(machine: Machine, tmp_path: Path) -> No
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 1000' & sleep 1000"
     # A shell that has not begun within the time-out was delayed: try a longer one.
     for seconds in (2, 10, 60):
-        with pytest.raises(CommandTimedOut, match=rf"within {seconds} s") as timed_out:
+        with pytest.raises(CommandTimedOut, match=rf"within {seconds} s.*\n  next: "):
             machine.run(["sh", "-c", script], timeout_seconds=seconds)
-        assert timed_out.value.hint
         if pid_file.exists() and pid_file.read_text():
             break
     pid = int(pid_file.read_text())
@@ -178,8 +176,7 @@ def test_a_waiting_program_blocks_nothing_and_is_notified_of_its_timeout(
     machine: Machine, program: GuestProgram, tmp_path: Path
 ) -> None:
     waiting, marker = tmp_path / "waiting", tmp_path / "told"
-    thread = threading.Thread(target=call_until_lost, args=(machine, program, ("wait", str(waiting))))
-    thread.start()
+    lost = ThreadPoolExecutor(1).submit(machine.call, program, ("wait", str(waiting)), timeout_seconds=1000)
     wait_until((tmp_path / "waiting.begun").exists)
     assert machine.call(program, ("quick", "")).startswith("quick ")
     assert machine.run(["echo", "hi"]).stdout == "hi\n"
@@ -188,13 +185,8 @@ def test_a_waiting_program_blocks_nothing_and_is_notified_of_its_timeout(
     wait_until(marker.exists)
     assert not waiting.exists()
     machine.close()
-    thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive()
-
-
-def call_until_lost(machine: Machine, program: GuestProgram, arguments: tuple[str, ...]) -> None:
     with pytest.raises(MachineLost):
-        machine.call(program, arguments, timeout_seconds=1000)
+        lost.result(PATIENCE_SECONDS)
 
 
 def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(

@@ -64,9 +64,8 @@ def test_many_disks_share_what_the_drivers_socket_holds() -> None:
 
 def test_a_command_line_that_the_kernel_would_cut_is_refused() -> None:
     disks = tuple(UbdDisk(Path("/d" * 120) / str(number), f"S{number}") for number in range(16))
-    with pytest.raises(SpecError, match="longer than 4096") as refused:
+    with pytest.raises(SpecError, match=r"longer than 4096.*\n.*RAIDLAB_STATE"):
         kernel_arguments(EmbeddedOptions(disks=disks), PACKAGED, Path("/state/1"), (5, 8), 3)
-    assert "RAIDLAB_STATE" in refused.value.hint
 
 
 def test_the_targets_options_go_first() -> None:
@@ -83,9 +82,8 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     processes, files = Installed(linux_uml="/usr/bin/linux.uml"), HostFiles(tmp_path)
     assert find_kernel(processes, files) == PACKAGED
-    with pytest.raises(ToolMissing) as missing:
+    with pytest.raises(ToolMissing, match="\n  next: make uml-kernel"):
         find_kernel(processes, files, virtual_time=True)
-    assert missing.value.hint.startswith("make uml-kernel")
     built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
     (built / "modules").mkdir(parents=True)
     shutil.copy("/bin/true", built / "linux")
@@ -112,15 +110,13 @@ def test_a_kernel_that_was_cut_off_is_none(tmp_path: Path) -> None:
     for content in (b"", whole[:50], whole[:-1], b"\n" * 100):
         kernel.write_bytes(content)
         kernel.chmod(0o755)
-        with pytest.raises(ToolMissing, match="or is truncated") as cut:
+        with pytest.raises(ToolMissing, match=r"or is truncated\n  next: install it again$"):
             find_kernel(Installed(), HostFiles(tmp_path), chosen=str(kernel))
-        assert cut.value.hint == "install it again"
     built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
     built.mkdir(parents=True)
     shutil.copy(kernel, built / "linux")
-    with pytest.raises(ToolMissing) as missing:
+    with pytest.raises(ToolMissing, match=f"\n  next: remove {built}, then make uml-kernel$"):
         find_kernel(Installed(), HostFiles(tmp_path), virtual_time=True)
-    assert missing.value.hint == f"remove {built}, then make uml-kernel"
 
 
 def test_an_unpacked_package_brings_its_drivers(tmp_path: Path) -> None:
@@ -142,9 +138,8 @@ def test_a_processor_with_more_registers_needs_the_library_that_writes_them_all(
         cpuinfo.write_text(flags)
         assert wide_registers(files) is None
     cpuinfo.write_text("flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n")
-    with pytest.raises(ToolMissing, match="AMX") as missing:
+    with pytest.raises(ToolMissing, match=r"AMX.*\n  next: run provision/host/setup.sh lab"):
         wide_registers(files)
-    assert missing.value.hint.startswith("run provision/host/setup.sh lab")
     library = tmp_path / "cache" / "raidlab" / "kernels" / "wide_registers.so"
     library.parent.mkdir(parents=True)
     library.touch()
@@ -159,9 +154,8 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
     }
     for os_release, hint in hints.items():
         (tmp_path / "etc" / "os-release").write_text(os_release)
-        with pytest.raises(ToolMissing) as missing:
+        with pytest.raises(ToolMissing, match=f"\n  next: {hint}"):
             find_kernel(Installed(), HostFiles(tmp_path))
-        assert missing.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,10 @@ def test_an_mdadm_is_named_by_the_beginning_of_its_version_or_by_its_folder(stor
     assert find_mdadm("4.4") == store / "4.4-11"
     assert find_mdadm("4.4-9") == store / "4.4-9"
     assert find_mdadm(str(store / "4.2-5")) == store / "4.2-5"
-    with pytest.raises(ToolMissing, match=r"no mdadm 4\.6 .*4\.4-11, 4\.4-9, 4\.2-5") as raised:
+    with pytest.raises(
+        ToolMissing, match=r"no mdadm 4\.6 .*4\.4-11, 4\.4-9, 4\.2-5\)\n  next: raidlab mdadm get 4\.6$"
+    ):
         find_mdadm("4.6")
-    assert raised.value.hint == "raidlab mdadm get 4.6"
     with pytest.raises(SpecError, match="there is no mdadm in 'nowhere'"):
         find_mdadm("./nowhere/")
 

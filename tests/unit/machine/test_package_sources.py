@@ -51,9 +51,8 @@ def apt_that_fetched(*lists: Path) -> Mock:
 def test_a_network_that_is_down_is_named(tmp_path: Path) -> None:
     lock, release = tmp_path / "lists/lock", tmp_path / "lists/b_dists_x_InRelease"
     sources = "deb http://a x main\ndeb http://b x main\n"
-    with pytest.raises(LabError, match=r"no package source can be reached: .*Could not resolve 'a'") as raised:
+    with pytest.raises(LabError, match=r"can be reached: .*Could not resolve 'a'.*\n.*can reach its package sources"):
         Apt(apt_that_fetched(lock), tmp_path, sources).update()
-    assert "can reach its package sources" in raised.value.hint
     # One source of several, or none at all, is no error.
     for each, there in ((sources, (lock, release)), ("", (lock,))):
         (folder := tmp_path / f"work{len(there)}").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -58,12 +59,8 @@ def test_starts_are_repeated_with_tcg_and_after_a_race_of_the_emulator_only(
     monkeypatch.setattr(opening, "_greet", greet)
     monkeypatch.setattr(qemu, "_failure_note", lambda: tmp_path / "kvm-failed")
     shown: list[str] = []
-    host = Host.real("test")
-    if is_started:
-        opening._open_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
-    else:
-        with pytest.raises(MachineLost, match="crashed"):
-            opening._open_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
+    with nullcontext() if is_started else pytest.raises(MachineLost, match="crashed"):
+        opening._open_qemu(parse_target("qemu:"), Host.real("test"), EmbeddedOptions(), shown.append)
     assert starts == tried
     assert len(shown) == len(notices)
     assert all(notice.startswith(beginning) for notice, beginning in zip(shown, notices, strict=True))

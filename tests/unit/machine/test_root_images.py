@@ -53,9 +53,9 @@ def test_an_image_is_found_by_its_name_and_by_its_path(cache: Path, tmp_path: Pa
 
 
 def test_a_missing_image_names_the_command_that_builds_it(cache: Path) -> None:
-    with pytest.raises(ToolMissing, match="there is no root image 'arm64'") as raised:
+    words = "build one: make root-image ARCH=arm64, or list the images: raidlab kernels images"
+    with pytest.raises(ToolMissing, match=f"there is no root image 'arm64' .*\n  next: {words}$"):
         find_root_image("arm64")
-    assert raised.value.hint == "build one: make root-image ARCH=arm64, or list the images: raidlab kernels images"
     with pytest.raises(SpecError, match="not the name"):
         find_root_image("..")
 

@@ -195,9 +195,8 @@ def test_a_lock_that_is_not_a_regular_file_is_reported(state: StateFolder, make:
     lock = state.lab_folder("default") / "lock"
     lock.unlink()
     make(lock)
-    with pytest.raises(LabError, match="default/lock") as refused:
+    with pytest.raises(LabError, match=r"default/lock.*\n.*move it elsewhere"):
         state.lock_lab("default")
-    assert "move it elsewhere" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "", "a/b", "-a", "a" * 129, "a\0"])
@@ -237,9 +236,8 @@ def test_a_folder_in_the_making_is_never_swept(state: StateFolder, tmp_path: Pat
 
 def test_a_lab_is_open_once(state: StateFolder) -> None:
     lock = state.lock_lab("default")
-    with pytest.raises(MachineBusy, match=rf"'default' is open in 'raidlab' \(process {os.getpid()}\)") as busy:
+    with pytest.raises(MachineBusy, match=rf"is open in 'raidlab' \(process {os.getpid()}\)\n.*\?name=default2"):
         state.lock_lab("default")
-    assert "?name=default2" in busy.value.hint
     lock.close()
     state.lock_lab("default").close()
 
@@ -261,9 +259,8 @@ def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_has_ended(
 def test_an_unwritable_state_folder_is_reported(place: str) -> None:
     unusable = StateFolder(Path("/") / place, FakeProcesses(), HostClock())
     assert unusable.sweep() == []
-    with pytest.raises(LabError, match="cannot be written: ") as refused:
+    with pytest.raises(LabError, match=r"cannot be written: .*\n.*RAIDLAB_STATE=FOLDER"):
         unusable.new_instance()
-    assert "RAIDLAB_STATE=FOLDER" in refused.value.hint
     with pytest.raises(LabError, match="cannot be written: "):
         unusable.lock_lab("default")
 

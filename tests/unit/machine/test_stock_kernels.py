@@ -51,21 +51,18 @@ def stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_release_is_named_by_its_beginning_up_to_the_end_of_a_number(stock: Path) -> None:
-    with pytest.raises(ToolMissing) as raised:
+    with pytest.raises(ToolMissing, match=r"\n.*raidlab kernels get"):
         find_stock_kernel()
-    assert "raidlab kernels get" in raised.value.hint
     for release in ("6.1.0-9", "6.1.0-56", "6.12.9+deb12", "6.12.117+deb12", "7.2.13+deb14"):
         make_kernel(stock, f"{release}-amd64", {})
     assert find_stock_kernel("6.1").release == "6.1.0-56-amd64"
     assert find_stock_kernel("6.12").release == "6.12.117+deb12-amd64"
     assert find_stock_kernel("6.1.0-9-amd64").release == "6.1.0-9-amd64"
     assert find_stock_kernel().release == "7.2.13+deb14-amd64"
-    with pytest.raises(ToolMissing, match=r"there is no kernel 5\.10") as raised:
+    with pytest.raises(ToolMissing, match=r"there is no kernel 5\.10 .*\n  next: raidlab kernels get 5\.10$"):
         find_stock_kernel("5.10")
-    assert raised.value.hint == "raidlab kernels get 5.10"
-    with pytest.raises(ToolMissing) as raised:
+    with pytest.raises(ToolMissing, match=r"\n  next: raidlab kernels list --all$"):
         find_stock_kernel("8")
-    assert raised.value.hint == "raidlab kernels list --all"
 
 
 def test_an_image_is_found_by_its_path_with_its_modules(stock: Path) -> None:

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-import threading
-
 from lab.machine.watchdog import Watchdog
 from tests.unit.fakes import FakeMachine, as_machine
-
-PATIENCE_SECONDS = 20
-
-
-class ClosableMachine(FakeMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed = threading.Event()
-
-    def close(self) -> None:
-        self.closed.set()
+from tests.waiting import wait_until
 
 
 def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
-    machine = ClosableMachine()
+    machine = FakeMachine()
     with Watchdog(as_machine(machine), 3600.0) as watchdog:
         pass
-    assert not machine.closed.is_set()
+    assert not machine.is_closed
     assert not watchdog.has_closed
     with Watchdog(as_machine(machine), 3600.0) as watchdog:
         watchdog.seconds = 0.05
-        assert machine.closed.wait(PATIENCE_SECONDS)
+        wait_until(lambda: machine.is_closed)
     assert watchdog.has_closed
 
 
 def test_another_limit_closes_the_machine_after_its_last_words_were_read() -> None:
-    machine = ClosableMachine()
+    machine = FakeMachine()
     was_closed: list[bool] = []
     watchdog = Watchdog(
         as_machine(machine),
         3600.0,
         is_exceeded=lambda: True,
-        before_closing=lambda: was_closed.append(machine.closed.is_set()),
+        before_closing=lambda: was_closed.append(machine.is_closed),
     )
     with watchdog:
-        assert machine.closed.wait(PATIENCE_SECONDS)
+        wait_until(lambda: machine.is_closed)
     assert watchdog.has_closed
     assert was_closed == [False]

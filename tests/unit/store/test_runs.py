@@ -59,9 +59,8 @@ def test_ids_contain_time_and_title(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_id_by_a_unique_beginning_and_as_the_latest(tmp_path: Path) -> None:
     runs = folders(tmp_path)
-    with pytest.raises(ResultError, match="there is no run in") as caught:
+    with pytest.raises(ResultError, match=r"there is no run in.*\n  next: begin one$"):
         runs.find(LATEST)
-    assert caught.value.hint == "begin one"
     first, second = begun(runs, "a"), begun(runs, "b")
     assert runs.find(first) == first
     assert runs.find(second[:-1] + "b") == second
@@ -254,9 +253,8 @@ def test_wherever_the_last_line_is_torn_the_others_are_read_and_appended_to(
 def test_a_damaged_line_is_named_or_left_out(tmp_path: Path) -> None:
     journal(tmp_path).append(Entry(1))
     (tmp_path / "x.jsonl").write_bytes(b"{}\n\xff\n" + (tmp_path / "x.jsonl").read_bytes())
-    with pytest.raises(ResultError, match="line 1 is damaged") as caught:
+    with pytest.raises(ResultError, match=r"line 1 is damaged.*\n  next: "):
         journal(tmp_path).read()
-    assert caught.value.hint
     assert journal(tmp_path, skips_damaged=True).read() == [Entry(1)]
 
 
@@ -270,9 +268,8 @@ def test_a_full_disk_leaves_existing_entries(tmp_path: Path, monkeypatch: pytest
 
     with monkeypatch.context() as patch:
         patch.setattr("lab.store.write_all", half)
-        with pytest.raises(ResultError, match="no entry can be stored") as caught:
+        with pytest.raises(ResultError, match=r"no entry can be stored.*\n.*free some space"):
             journal(tmp_path).append(Entry(2))
-    assert "free some space" in caught.value.hint
     assert (tmp_path / "x.jsonl").read_bytes() == whole
     journal(tmp_path).append(Entry(3))
     assert journal(tmp_path).read() == [Entry(1), Entry(3)]
@@ -291,9 +288,8 @@ def test_an_error_that_comes_after_the_write_leaves_existing_entries(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
-        with pytest.raises(ResultError, match="Disk quota exceeded") as caught:
+        with pytest.raises(ResultError, match=r"Disk quota exceeded\n.*your quota is used up"):
             journal(tmp_path, is_durable=is_durable).append(Entry(2))
-    assert "your quota is used up" in caught.value.hint
     assert journal(tmp_path).read() == [Entry(1)]
 
 
