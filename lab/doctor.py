@@ -562,10 +562,7 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 
 
 def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
-    """Check by the kernel's version whether arrays support atomic writes.
-
-    More would be known only from arrays on disks that support atomic writes.
-    """
+    """Check by the kernel's version. More would be known only from arrays on disks that support atomic writes."""
     units = [int(text) for text in largest if text.isdecimal()]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"

@@ -143,10 +143,7 @@ class RunFolders:
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
     def create(self, first: str, *, mode: int = 0o700) -> Path:
-        """Create the folder of a new run, within ``changing``. Raises OSError.
-
-        Its id is ``first``, or ``first-2`` and so on if that id is taken.
-        """
+        """Create a new run's folder, with id ``first``, ``first-2`` and so on, within ``changing``. Raises OSError."""
         for name in numbered(first):
             with suppress(FileExistsError):
                 self.path(name).mkdir(mode=mode)
@@ -193,10 +190,7 @@ class RunFolders:
 
     @contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Hold the lock of a run inside the context.
-
-        Raises MachineBusy if another process holds it, and ResultError if it cannot be taken.
-        """
+        """Hold a run's lock. Raises MachineBusy if another process holds it, ResultError if it cannot be taken."""
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
@@ -271,19 +265,13 @@ class RunFolders:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keep new and moved entries in the store from being removed as leftovers. Raises LabError or OSError.
-
-        Creates ``root`` if it is missing.
-        """
+        """Keep new and moved entries from being removed as leftovers. Creates ``root``. Raises LabError or OSError."""
         make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
         with locked(self.root / _STORE_LOCK, SHARED, waits=True):
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove what killed commands left behind, unless another process is changing the store.
-
-        Returns a sentence for each removal.
-        """
+        """Remove what killed commands left, unless another process changes the store. Return a sentence for each."""
         try:
             if not any(True for _ in self._leftovers()):
                 return []
@@ -491,10 +479,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class RecordFiles(Generic[Record]):
-    """The records of one kind below ``root``, which is created with the first record.
-
-    ``noun`` is the word for one record in messages.
-    """
+    """Records of one kind below ``root``, which the first one creates. ``noun`` is the word for one in messages."""
 
     root: Path
     noun: str

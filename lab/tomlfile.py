@@ -89,10 +89,7 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
 
 
 def known_word(words: type[W], text: str, what: str) -> W:
-    """Return the member of the enumeration ``words``.
-
-    Raises SpecError, which suggests the nearest word, if there is no such member.
-    """
+    """Return the member of the enumeration ``words``. Raises SpecError, which suggests the nearest word."""
     try:
         return words(text.strip().lower())
     except ValueError:

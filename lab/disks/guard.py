@@ -75,10 +75,7 @@ def _reasons_against_array(
 
 
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
-    """Return the kernel names of the devices at the bottom of this device's stack.
-
-    Devices that are missing from ``devices`` count as being at the bottom.
-    """
+    """Return the kernel names at the bottom of this device's stack. Devices missing from ``devices`` count, too."""
     found: dict[str, None] = {}
     for member in device.members:
         below = devices.get(member)

@@ -187,10 +187,7 @@ def _folders(names: Iterable[str]) -> list[str]:
 
 
 def _attributes(name: str) -> tuple[str, ...]:
-    """Return the relative paths of the files that the device can have.
-
-    No other files are read, because each read takes an embedded kernel 0.2 ms.
-    """
+    """Return the files that the device can have. No others are read, as each read takes an embedded kernel 0.2 ms."""
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
         return (*common, "loop/backing_file")

@@ -324,10 +324,7 @@ def checked_disk_name(name: str) -> str:
 
 
 def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
-    """Raise SpecError if a spec is invalid, a name is used twice, or there are too many disks.
-
-    ``others`` are the names in use.
-    """
+    """Raise SpecError if a spec is invalid, there are too many, or a name is used twice or among ``others``."""
     if len(wanted) + len(others) > MOST_DISKS:
         raise SpecError(f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"use at most {MOST_DISKS}")
     names = [*others, *(spec.name for spec in wanted)]

@@ -227,10 +227,7 @@ class LabFolder:
         self.specs = tuple(disk_specs)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
-        """Return the file disks with their nodes.
-
-        ``nodes`` are device nodes by serial. A disk without an entry has User Mode Linux's node, such as /dev/ubda.
-        """
+        """Return the file disks, with a node from ``nodes`` by serial, or else User Mode Linux's, such as /dev/ubda."""
         return tuple(
             LabDisk(
                 name=spec.name,

@@ -76,10 +76,7 @@ def wait_for(
     clock: Clock,
     hint: str = "",
 ) -> T:
-    """Poll ``observe`` until ``is_reached`` holds, and return that observation.
-
-    Raises WaitTimedOut, which reports the last observation.
-    """
+    """Poll ``observe`` until ``is_reached`` holds, and return that observation. Raises WaitTimedOut with the last."""
     for is_last in polls(clock, timeout_seconds):
         seen = observe()
         if is_reached(seen):

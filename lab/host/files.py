@@ -193,19 +193,13 @@ def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
 
 
 def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open one of the lab's own files for appending. A missing file is created with access for this user only.
-
-    Raises OSError or ``error``.
-    """
+    """Open one of the lab's own files for appending, or create it for this user only. Raises OSError or ``error``."""
     return open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, is_own=True, error=error)
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file that replaces ``path`` at the end. Raises OSError.
-
-    Use this for programs that open their output by name.
-    """
+    """Yield the path of an empty file, for a program to fill, that replaces ``path`` at the end. Raises OSError."""
     with _opened(path.parent) as folder, _temporary(folder, path.name, 0o644) as (name, descriptor):
         before = os.fstat(descriptor)
         yield path.with_name(name)

@@ -212,10 +212,7 @@ class EmbeddedKernel:
 
 
 def cause_of_loss(status: int | None, console: str) -> tuple[str, str]:
-    """Return why a kernel ended, in its own words if it crashed, and a hint.
-
-    ``status`` is its exit status, or None if it has not ended.
-    """
+    """Return why a kernel ended, or that it does not answer if ``status`` is None, and a hint."""
     lines = [visible(line.strip()) for line in console.splitlines() if line.strip()]
     text = "\n".join(lines)
     hints = [hint for pattern, hint in _LOSSES.consoles.items() if re.search(pattern, text)]
@@ -462,10 +459,7 @@ def install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
 
 
 def agent_files(folder: str | Path, python: str, used: Sequence[str]) -> dict[str, tuple[bytes, int]]:
-    """Return the files to put into ``folder`` (init, the agent, the list of visible files), by name.
-
-    Each value is the content and the mode.
-    """
+    """Map the files to put into ``folder`` (init, the agent, the list of visible files) to their content and mode."""
     files = {
         name: ((_HERE / name).read_bytes(), 0o600)
         for name in ("agent.py", "agent_virtual.py", "confinement.py", "disk_rescue.py")

@@ -43,19 +43,13 @@ def built_folders() -> tuple[Path, Path]:
 
 
 def built_part(name: str) -> Path:
-    """Return a kernel's folder, or a file beside the kernels, by name.
-
-    The user's own part is returned if it exists, or else the one for all users.
-    """
+    """Return a kernel's folder or a file beside them, the user's own if it exists, or else the one for all users."""
     own, shared = (folder / name for folder in built_folders())
     return shared if shared.exists() and not own.exists() else own
 
 
 def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = False, chosen: str = "") -> KernelImage:
-    """Return the kernel for a target.
-
-    Raises ToolMissing, which names the command that installs a kernel, and NotTrusted.
-    """
+    """Return the kernel for a target. Raises NotTrusted, or ToolMissing with the command that installs a kernel."""
     image = _found_kernel(processes, files, virtual_time=virtual_time, chosen=chosen)
     again = _BUILD if kernel_cache() in image.path.parents else ""
     require_trusted(image.path, "the embedded kernel", again=again)
@@ -106,10 +100,7 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 
 
 def wide_registers(files: HostFiles) -> Path | None:
-    """Return the library to preload on a processor with AMX (wide_registers.c), or else None.
-
-    Raises ToolMissing or NotTrusted.
-    """
+    """Return the library to preload if there is AMX (wide_registers.c), or None. Raises ToolMissing or NotTrusted."""
     if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
         return None
     library = built_part("wide_registers.so")

@@ -107,10 +107,7 @@ class Silence:
 
 
 def accelerators(target: Target, files: HostFiles) -> list[str]:
-    """Return the accelerators to try, with KVM only if it is allowed and has not failed.
-
-    Raises SpecError or ToolMissing.
-    """
+    """Return the accelerators to try, KVM only if allowed and not known to fail. Raises SpecError or ToolMissing."""
     root, chosen = target.options.get("root"), target.options.get("accel")
     is_own = not root or find_root_image(root).facts.architecture == platform.machine()
     if chosen == "kvm" and not is_own:
@@ -235,10 +232,7 @@ def qemu_arguments(
 
 
 def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
-    """Return QEMU's arguments for a disk.
-
-    A discard makes the disk's image sparse. The image is not locked, because the lab's own lock guards it.
-    """
+    """Return QEMU's arguments for a disk. A discard makes it sparse. The lab's own lock guards it, not QEMU's."""
     drive = f"if=none,id=drive{number},file={path.absolute()},format=raw,cache=writeback,discard=unmap,file.locking=off"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
 

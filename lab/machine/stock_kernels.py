@@ -252,10 +252,7 @@ def _unpacked(path: Path, processes: Processes) -> bytes:
 
 
 def decompressed(data: bytes, processes: Processes) -> bytes:
-    """Decompress xz, gzip or zstd data. Return other data unchanged.
-
-    Raises ToolMissing, ValueError, OSError or EOFError.
-    """
+    """Decompress xz, gzip or zstd, or return other data. Raises ToolMissing, ValueError, OSError or EOFError."""
     if data.startswith(b"\xfd7zXZ\0"):
         try:
             return lzma.decompress(data)

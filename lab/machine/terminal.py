@@ -87,10 +87,7 @@ class MarkFilter:
 
 
 class Terminal:
-    """A terminal on a machine, with a root shell.
-
-    Iterate ``chunks`` on one thread. Other methods may be called on any thread.
-    """
+    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread, and call the rest on any."""
 
     def __init__(
         self,
@@ -167,10 +164,7 @@ class Terminal:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hang up, as when a window is closed.
-
-        The session gets SIGHUP, and what is left of it after two seconds gets SIGKILL.
-        """
+        """Hang up, as when a window is closed. The session gets SIGHUP, and SIGKILL two seconds later."""
         with contextlib.suppress(MachineLost):
             self._machine.stop_request(self._pending, _SIGHUP)
 
