@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -61,10 +61,6 @@ def with_new_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
 T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", bound=StrEnum)
 
-_Problems = list[Callable[[], str]]
-"""Functions that return the text of a problem. They are called only for the problems that are listed, because the
-search for the nearest word is slow.
-"""
 _MOST_PROBLEMS = 10
 _LONGEST_PROBLEM = 300
 _LONGEST_WORD = 64
@@ -133,16 +129,15 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
     """Convert a tree of tables and values to ``kind``. Raises SpecError, which lists all problems (see decode_toml)."""
-    problems: _Problems = []
+    problems: list[str] = []
     tree = _with_sizes(tree, problems, "")
     _check(tree, kind, "", problems)
     if not problems:
         try:
             return convert(tree, kind)
         except (msgspec.ValidationError, LabError, OverflowError) as error:
-            text = _readable(error)
-            problems.append(lambda: text)
-    listed = [shortened(describe(), _LONGEST_PROBLEM) for describe in problems[:_MOST_PROBLEMS]]
+            problems.append(_readable(error))
+    listed = [shortened(each, _LONGEST_PROBLEM) for each in problems[:_MOST_PROBLEMS]]
     if left := len(problems) - len(listed):
         listed.append(f"and {left:,} more")
     lines = "".join(f"\n  - {each}" for each in listed)
@@ -172,7 +167,7 @@ def _readable(error: Exception) -> str:
     return error.message if isinstance(error, LabError) else str(error).replace(" - at `$`", "")
 
 
-def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = False) -> Any:
+def _with_sizes(node: Any, problems: list[str], path: str, *, is_size: bool = False) -> Any:
     """Return the tree with every text under a ``…_bytes`` key converted to a number."""
     if isinstance(node, list):
         return [_with_sizes(item, problems, f"{path}[{index}]", is_size=is_size) for index, item in enumerate(node)]
@@ -186,8 +181,7 @@ def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = Fa
     try:
         return parse_bytes(node, what=path)
     except SpecError as error:
-        text = f"{error.message} ({error.hint})"
-        problems.append(lambda: text)
+        problems.append(f"{error.message} ({error.hint})")
         return _NO_SIZE
 
 
@@ -195,48 +189,39 @@ _NO_SIZE = object()
 """Placeholder for a size that was rejected before."""
 
 
-def _check(value: Any, kind: Any, path: str, problems: _Problems) -> None:
+def _check(value: Any, kind: Any, path: str, problems: list[str]) -> None:
     """Report everything that prevents a conversion of ``value`` to ``kind``, key by key."""
-    struct = _struct_in(kind, value)
+    struct, origin, arguments = _struct_in(kind, value), get_origin(kind), get_args(kind)
     if struct is not None and isinstance(value, dict):
         _check_struct(value, struct, path, problems)
-        return
-    origin, arguments = get_origin(kind), get_args(kind)
-    if isinstance(value, list) and origin in (list, tuple) and _holds_struct(kind):
+    elif isinstance(value, list) and origin in (list, tuple) and _holds_struct(kind):
         for index, item in enumerate(value):
             _check(item, arguments[0], f"{path}[{index}]", problems)
-        return
-    if isinstance(value, dict) and origin in (dict, Mapping) and _holds_struct(kind):
+    elif isinstance(value, dict) and origin in (dict, Mapping) and _holds_struct(kind):
         for key, item in value.items():
             _check(item, arguments[1], _join(path, key), problems)
-        return
-    if value is _NO_SIZE:
-        return
-    try:
-        convert(value, kind)
-    except (msgspec.ValidationError, OverflowError) as error:
-        message, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
-        within = bounds(kind) if is_number else ""
-        problems.append(lambda: f"{path}: {f'{shown(value)} is not possible: write {within}' if within else message}")
+    elif value is not _NO_SIZE:
+        try:
+            convert(value, kind)
+        except (msgspec.ValidationError, OverflowError) as error:
+            message, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
+            within = bounds(kind) if is_number else ""
+            problems.append(f"{path}: {f'{shown(value)} is not possible: write {within}' if within else message}")
 
 
-def _check_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: _Problems) -> None:
+def _check_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: list[str]) -> None:
     fields = _fields(struct)
     tag_field = struct.__struct_config__.tag_field
     for key, value in tree.items():
         if key in fields:
             _check(value, fields[key].type, _join(path, key), problems)
         elif key != tag_field:
-            problems.append(partial(_unknown_key, key, fields, path))
-    for name, field in fields.items():
-        if field.required and name not in tree:
-            problems.append(partial("key '{}' is missing".format, _join(path, name)))
-
-
-def _unknown_key(key: str, known: Iterable[str], path: str) -> str:
-    near = nearest(key, known)
-    advice = f"did you mean '{near}'?" if near else f"known here: {', '.join(known)}"
-    return f"unknown key '{_join(path, key)}': {advice}"
+            # The search is slow, so it is left out for problems that are only counted.
+            near = nearest(key, fields) if len(problems) < _MOST_PROBLEMS else None
+            advice = f"did you mean '{near}'?" if near else f"known here: {', '.join(fields)}"
+            problems.append(f"unknown key '{_join(path, key)}': {advice}")
+    missing = [name for name, field in fields.items() if field.required and name not in tree]
+    problems += [f"key '{_join(path, name)}' is missing" for name in missing]
 
 
 @cache
