@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import ExitCode, LabError, ToolMissing
-from lab.gates.decoding import decode_json
+from lab.gates.decoding import decode_json, version_numbers
 from lab.machine.api import Machine, package_of
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
@@ -521,19 +521,16 @@ def check_machine(machine: Machine) -> DoctorReport:
         )
         for program in TABLES.programs
     ]
-    checks = (_kernel(machine), *drivers, *features, _atomic_writes(machine, found["atomic"]), *tools)
+    facts = machine.facts
+    kind = "embedded, so its times are not those of a physical machine" if facts.is_embedded else facts.architecture
+    kernel = Outcome.OK, f"Linux {facts.kernel_release}, {facts.cpu_count} CPU, {kind}", ""
+    checks = (_check("kernel", "kernel", kernel), *drivers, *features, _atomic_writes(machine, found["atomic"]), *tools)
     return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, family, is_root=True)
 
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
     """Map the first word of each line to the rest of that line."""
     return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
-
-
-def _kernel(machine: Machine) -> Check:
-    facts = machine.facts
-    kind = "embedded, so its times are not those of a physical machine" if facts.is_embedded else facts.architecture
-    return _check("kernel", "kernel", (Outcome.OK, f"Linux {facts.kernel_release}, {facts.cpu_count} CPU, {kind}", ""))
 
 
 def _driver(driver: Driver, loadable: set[str]) -> Check:
@@ -564,12 +561,11 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
     """Check by the kernel's version. More would be known only from arrays on disks that support atomic writes."""
     units = [int(text) for text in largest if text.isdecimal()]
-    version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"
     disks = sum(unit > 0 for unit in units)
     detail = f"{brings}; {disks} of its {len(units)} disks do. This is judged by the kernel's version"
     found: Found = (Outcome.OK, detail, "")
-    if not units or version < _ATOMIC_WRITES:
+    if not units or version_numbers(machine.facts.kernel_release) < _ATOMIC_WRITES:
         fix = "boot Linux {}.{} or later".format(*_ATOMIC_WRITES)
         found = Outcome.MISSING, f"the machine's kernel does not support this: {brings}", fix
     return _check("md-atomic-writes", "md: atomic writes", found, useful_for=(brings,))

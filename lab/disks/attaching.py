@@ -18,6 +18,7 @@ from lab.disks.guard import Guard
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import TRANSPORT_MILLISECONDS, DiskKind, DiskSpec, DriveModel, LabDisk, Mechanics, find_drive_model
 from lab.errors import LabError, SpecError
+from lab.gates.decoding import MOST_DISKS
 from lab.machine import RUN_FOLDER, GuestProgram, Machine
 from lab.plans import Danger, Plan, Step, write_file_step
 from lab.units import KIB, MIB
@@ -123,8 +124,6 @@ LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
 DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
 """The plugin for drives with mechanics, installed when a step first uses it. It cannot be in /run, which is noexec."""
 DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
-MAX_NUMBERED = 64
-"""Number of loop and nbd devices that are requested from the drivers."""
 
 PACE = GuestProgram(Path(pace_program.__file__), "pace-disk")
 """The program that changes a drive's pace, which the lab installs when a step first uses it."""
@@ -140,17 +139,6 @@ def spindle_file(disk_name: str, suffix: str) -> str:
     return f"{RUN_FOLDER}/{disk_name}.{suffix}"
 
 
-def _attached(spec: DiskSpec, node: str, backing: str = "") -> LabDisk:
-    return LabDisk(
-        name=spec.name,
-        kind=spec.kind,
-        node=node,
-        size_bytes=spec.size_bytes,
-        model=spec.model,
-        backing=backing,
-    )
-
-
 def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -> tuple[LabDisk, Plan]:
     """Return a loop device over a sparse file in ``folder``, and the plan that attaches it."""
     file, node = f"{folder}/{spec.name}.img", f"/dev/loop{number}"
@@ -162,7 +150,7 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
         Step(make, "A sparse file of exactly this size is created.", ("rm", file)),
         Step(("losetup", *option, node, file), why, ("losetup", "--detach", node)),
     )
-    return _attached(spec, node, file), Plan(f"Attach {spec.name}", steps)
+    return spec.attached(node, file), Plan(f"Attach {spec.name}", steps)
 
 
 def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE_PLUGIN) -> tuple[LabDisk, Plan]:
@@ -184,7 +172,7 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
     writes = (spec.backing,) if spec.backing else ()
     start = Step(server, why, ("pkill", "-F", pid), writes_devices=writes)
     steps = (start, _connect(spec.name, node), _rotation_step(node, is_rotational=model.is_rotational))
-    return _attached(spec, node, spec.backing or "memory"), Plan(f"Attach {spec.name}", steps)
+    return spec.attached(node, spec.backing or "memory"), Plan(f"Attach {spec.name}", steps)
 
 
 def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str) -> tuple[LabDisk, Plan]:
@@ -199,7 +187,7 @@ def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str) -> tuple[L
     why = f"The kernel adds a drive that answers like a {spec.model}: {model.title}."
     add = _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
     attach = Plan(f"Attach {spec.name}", (add, _rotation_step(node, is_rotational=model.is_rotational)))
-    return _attached(spec, node, SERVED_BACKING if prefix == SERVED_NODE else "memory"), attach
+    return spec.attached(node, SERVED_BACKING if prefix == SERVED_NODE else "memory"), attach
 
 
 def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
@@ -261,7 +249,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
     sizes = {spec.size_bytes for spec in wanted}
     if len(sizes) > 1:
         raise SpecError("ram disks of different sizes are not possible", hint="use equal sizes, or use loop disks")
-    disks = tuple(_attached(spec, f"/dev/ram{number}") for number, spec in enumerate(wanted))
+    disks = tuple(spec.attached(f"/dev/ram{number}") for number, spec in enumerate(wanted))
     size_kib = sizes.pop() // KIB
     argv = ("modprobe", "brd", f"rd_nr={len(disks)}", f"rd_size={size_kib}")
     step = Step(argv, "The brd driver makes block devices from kernel memory.", ("modprobe", "-r", "brd"))
@@ -335,8 +323,8 @@ def require_time_of(kind: DiskKind) -> None:
 def driver_plan(kind: DiskKind, *, has_kernel_drives: bool = False) -> Plan:
     """Return the plan that loads the driver for a kind of disk, with enough devices."""
     arguments = {
-        DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"),
-        DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}"),
+        DiskKind.LOOP: ("loop", f"max_loop={MOST_DISKS}"),
+        DiskKind.SPINDLE: ("nbd", f"nbds_max={MOST_DISKS}"),
     }
     if kind not in arguments or (has_kernel_drives and kind is DiskKind.SPINDLE):
         return Plan("No driver to load")

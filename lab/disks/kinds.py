@@ -317,6 +317,17 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"disk {self.name}: a physical disk needs its path", hint="give its full path, such as /dev/sdb"
             )
 
+    def attached(self, node: str, backing: str = "", serial: str = "") -> LabDisk:
+        return LabDisk(
+            name=self.name,
+            kind=self.kind,
+            node=node,
+            size_bytes=self.size_bytes,
+            serial=serial,
+            model=self.model,
+            backing=backing,
+        )
+
 
 def checked_disk_name(name: str) -> str:
     """Return ``name`` if it is a valid name for a disk, its image and its sockets. Raises SpecError otherwise."""

@@ -26,7 +26,6 @@ from lab.disks.attaching import (
     KERNEL_DRIVE_NODE,
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
-    MAX_NUMBERED,
     PACE,
     detach_plan,
     driver_plan,
@@ -59,7 +58,7 @@ from lab.disks.kinds import (
     specs,
 )
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
-from lab.gates.decoding import decoded_json, digits, read_own_json
+from lab.gates.decoding import MOST_DISKS, decoded_json, digits, read_own_json
 from lab.gates.files import check_own_folder, make_own_folder, open_plain
 from lab.host import signals
 from lab.host.files import storage_error, write_file
@@ -229,13 +228,10 @@ class LabFolder:
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
         """Return the file disks, with a node from ``nodes`` by serial, or else User Mode Linux's, such as /dev/ubda."""
         return tuple(
-            LabDisk(
-                name=spec.name,
-                kind=spec.kind,
-                node=nodes.get(serial_of(number + 1), f"/dev/ubd{chr(ord('a') + number)}"),
-                size_bytes=spec.size_bytes,
-                serial=serial_of(number + 1),
-                backing=str(self.images.path(spec.name)),
+            spec.attached(
+                nodes.get(serial_of(number + 1), f"/dev/ubd{chr(ord('a') + number)}"),
+                str(self.images.path(spec.name)),
+                serial_of(number + 1),
             )
             for number, spec in enumerate(file_specs)
         )
@@ -430,12 +426,12 @@ class Lab:
             self._attached += disks
             return list(disks)
         self.execute(driver_plan(kind, has_kernel_drives=bool(own_drives)))
-        made = []
+        before = len(self._attached)
         for spec, number in zip(specs, self._free_numbers(kind, own_drives), strict=False):
             disk, plan = self._attachment(spec, number, own_drives)
             self._execute_whole(plan)
             self._attached.append(disk)
-            made.append(disk)
+        made = self._attached[before:]
         if len(made) < len(specs):
             raise LabError(
                 f"there is no free {kind} device for {len(specs) - len(made)} disks", hint="detach some disks first"
@@ -469,7 +465,7 @@ class Lab:
     def _free_numbers(self, kind: DiskKind, own_drives: str) -> list[int]:
         names = self.machine.list_dirs(["/sys/block"])["/sys/block"]
         if own_drives == KERNEL_DRIVE_NODE:
-            return [number for number in range(MAX_NUMBERED) if f"drive{number}" not in names]
+            return [number for number in range(MOST_DISKS) if f"drive{number}" not in names]
         prefix = "loop" if kind is DiskKind.LOOP else "nbd"
         offered = [name for name in names if name.startswith(prefix) and digits(name.removeprefix(prefix)) is not None]
         return sorted(int(name.removeprefix(prefix)) for name in absent(self.machine, offered))
@@ -479,14 +475,7 @@ class Lab:
         device = read_devices(self.machine).get(node.removeprefix("/dev/"))
         if device is None:
             raise DeviceRefused(f"{spec.backing} is not a whole disk", hint="specify the disk, not a partition of it")
-        disk = LabDisk(
-            name=spec.name,
-            kind=spec.kind,
-            node=node,
-            size_bytes=device.size_bytes,
-            serial=device.serial,
-            backing=spec.backing,
-        )
+        disk = replace(spec.attached(node, spec.backing, device.serial), size_bytes=device.size_bytes)
         # The list of disks is read only if each disk in it is valid.
         disk.validate()
         probe = Guard(self.machine, [disk])

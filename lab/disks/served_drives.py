@@ -10,8 +10,8 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from lab.disks.attaching import MAX_NUMBERED
 from lab.errors import LabError, ToolMissing
+from lab.gates.decoding import MOST_DISKS
 from lab.gates.files import require_trusted
 from lab.host.files import make_folder, replace_file
 from lab.machine import Host, Machine
@@ -61,5 +61,5 @@ def built_server(host: Host) -> Path:
 def start_server(machine: Machine, program: Path) -> None:
     """Start the program, which the machine must be able to read. Raises LabError if the kernel lacks a driver."""
     machine.run(("modprobe", "cuse"))
-    machine.run(("modprobe", "nbd", f"nbds_max={MAX_NUMBERED}"))
+    machine.run(("modprobe", "nbd", f"nbds_max={MOST_DISKS}"))
     machine.run((str(program),))

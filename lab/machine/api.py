@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 
@@ -22,6 +22,10 @@ from lab.host.clock import Clock, HostClock
 from lab.machine.channel import Channel, Message, Pending
 from lab.machine.programs import Change, GuestProgram, program_files, unchanged
 from lab.machine.terminal import Terminal, TypedCommand
+
+if TYPE_CHECKING:
+    from lab.machine.attached import AgentProcess
+    from lab.machine.embedded import EmbeddedKernel
 
 STDERR_TAIL_CHARACTERS = 2000
 # Short requests are answered in milliseconds. A kernel that is under heavy load, or waits for one of md's locks, takes
@@ -105,24 +109,15 @@ class Machine:
 
     As a context manager it closes itself, and adds the end of the console's output to an error that leaves the block.
 
-    ``on_close`` releases the target's processes (kernel, ssh). Its argument says whether the agent confirmed its exit.
-    ``console_tail`` returns the last lines that the kernel printed.
+    ``started`` is the target's process (kernel, ssh), which is released at the end.
     """
 
-    def __init__(
-        self,
-        channel: Channel,
-        facts: MachineFacts,
-        on_close: Callable[[bool], None],
-        waited_seconds: Callable[[], float | None] = lambda: None,
-        console_tail: Callable[[], str] = lambda: "",
-    ) -> None:
+    def __init__(self, channel: Channel, facts: MachineFacts, started: EmbeddedKernel | AgentProcess) -> None:
         self._channel = channel
         self.facts = facts
-        self._on_close = on_close
-        self.waited_seconds = waited_seconds
+        self._started = started
+        self.waited_seconds: Callable[[], float | None] = started.waited_seconds
         """Returns how long the machine was ready to run but had no processor (see steal, proc(5)); None if unknown."""
-        self._console_tail = console_tail
         self._listeners: list[Callable[[CommandResult], None]] = []
         self._close_lock = threading.Lock()
         self._load_lock = threading.Lock()
@@ -137,7 +132,7 @@ class Machine:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         # Closing the machine removes the output with its folder.
         if isinstance(error, LabError):
-            error.console = error.console or self._console_tail()
+            error.console = error.console or self._started.console_tail()
         self.close()
 
     def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
@@ -251,11 +246,10 @@ class Machine:
 
     def is_answering(self, within_seconds: float) -> bool:
         """Whether the machine answers a trivial request within that time on the host's clock."""
-        try:
+        with contextlib.suppress(LabError, queue.Empty):
             self._channel.request("read", paths=[]).next(within_seconds)
-        except (LabError, queue.Empty):
-            return False
-        return True
+            return True
+        return False
 
     def close(self) -> None:
         """Ask the agent to exit, then release the target's processes. A second call does nothing."""
@@ -265,14 +259,13 @@ class Machine:
             self._is_closed = True
         has_left = False
         try:
-            self._channel.request("exit").next(timeout_seconds=EXIT_TIMEOUT_SECONDS)
-            has_left = True
-        except (LabError, queue.Empty):
-            pass
+            with contextlib.suppress(LabError, queue.Empty):
+                self._channel.request("exit").next(timeout_seconds=EXIT_TIMEOUT_SECONDS)
+                has_left = True
         finally:
             try:
                 self._channel.hang_up()
-                self._on_close(has_left)
+                self._started.release(has_left)
             finally:
                 self._channel.close()
 

@@ -21,9 +21,8 @@ import msgspec
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost
 from lab.gates.decoding import convert
-from lab.machine.agent import MESSAGE_LIMIT_BYTES
+from lab.machine.agent import MESSAGE_LIMIT_BYTES, PROTOCOL_VERSION
 
-PROTOCOL_VERSION = 2
 # The embedded kernel's serial line holds 4095 bytes of input and, as measured, never reads again after an overrun. So
 # at most this much is in flight. The agent acknowledges every 1024 bytes, so the next piece always fits eventually.
 WINDOW_BYTES = 3500

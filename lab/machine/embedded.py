@@ -67,6 +67,11 @@ CONFINEMENT = _HERE / "confinement.py"
 VISIBLE_FILE = "visible.json"
 """The file in a running machine's folder that lists the paths that init makes visible if there is no namespace
 (kernel_init.py)."""
+_ENDINGS = {
+    None: "no longer answers",
+    256 - signal.SIGKILL: "was killed",
+    256 - signal.SIGBUS: "ran out of space for its memory (SIGBUS)",
+}
 _WORDS_OF_TROUBLE = ("panic", "Oops", "int3:", "BUG:", "RIP:", "not syncing")
 # userspace() in arch/um/os-Linux/skas/process.c ends a program that is stopped by a signal that userspace() does not
 # handle, such as SIGCONT (18) and SIGSTOP (19). If that program is init, the kernel panics.
@@ -222,7 +227,9 @@ def cause_of_loss(status: int | None, console: str) -> tuple[str, str]:
     trouble.sort(key=lambda line: "Kernel panic" not in line)
     # A killed kernel had no time to print the reason.
     tail = f"; its last message was: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
-    message = f"the embedded kernel {_how_it_ended(status)}{tail}"
+    message = f"the embedded kernel {_ENDINGS.get(status, f'exited with status {status}')}{tail}"
+    if status is not None and status < 0:
+        message = "the embedded kernel was killed because its supervisor was killed"
     if trouble:
         message = "the embedded kernel crashed: " + " / ".join(trouble[:3])
     if _STOPPED.search(text):
@@ -232,18 +239,6 @@ def cause_of_loss(status: int | None, console: str) -> tuple[str, str]:
         room = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
         message, hint = f"{room}: the embedded kernel was stopped before a write to them could fail", _LOSSES.no_room
     return message, hint.format(again=RUN_AGAIN, other_kernel=_LOSSES.other_kernel)
-
-
-def _how_it_ended(status: int | None) -> str:
-    if status is None:
-        return "no longer answers"
-    if status < 0:
-        return "was killed because its supervisor was killed"
-    if status == 256 - signal.SIGKILL:
-        return "was killed"
-    if status == 256 - signal.SIGBUS:
-        return "ran out of space for its memory (SIGBUS)"
-    return f"exited with status {status}"
 
 
 def most_requests(disks: int) -> int:

@@ -159,7 +159,7 @@ def _greet(
     try:
         hello = channel.wait_hello(timeout_seconds, waited_seconds=started.waited_seconds)
         facts = _facts(target, hello)
-        return Machine(channel, facts, started.release, started.waited_seconds, started.console_tail)
+        return Machine(channel, facts, started)
     except BaseException as error:
         if isinstance(error, LabError):
             error.console = error.console or started.console_tail()

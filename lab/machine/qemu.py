@@ -12,7 +12,7 @@ import os
 import platform
 import socket
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -145,12 +145,9 @@ def _boot_id(files: HostFiles) -> str:
 
 def can_start(processes: Processes, files: HostFiles) -> bool:
     """Whether QEMU, busybox and a kernel are available."""
-    try:
-        find_qemu(processes)
-        static_busybox(processes)
-    except ToolMissing:
-        return False
-    return bool(stock_kernels(files))
+    with suppress(ToolMissing):
+        return bool(find_qemu(processes) and static_busybox(processes) and stock_kernels(files))
+    return False
 
 
 def startable_images(processes: Processes) -> list[RootImage]:

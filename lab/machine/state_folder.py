@@ -299,10 +299,12 @@ class StateFolder:
         owner = None
         try:
             for is_last in polls(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
-                with self._one_maker():
+                with self._one_maker(), suppress(BlockingIOError):
                     owner = read_owner(folder) or owner
-                    if self._remove_if_free(folder):
-                        break
+                    with locked(folder / LOCK, ALONE):
+                        remove_instance(folder)
+                    _remove_emptied(folder)
+                    break
                 if is_last or (owner and owner.is_alive(self._files)):
                     return None
                 killed_kernel = kill_recorded_kernel(folder, self._processes, self._files) or killed_kernel
@@ -317,12 +319,3 @@ class StateFolder:
     def _one_maker(self) -> AbstractContextManager[None]:
         """Make creating and locking a folder atomic for other clients, because they may remove unlocked folders."""
         return locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True)
-
-    def _remove_if_free(self, folder: Path) -> bool:
-        try:
-            with locked(folder / LOCK, ALONE):
-                remove_instance(folder)
-        except BlockingIOError:
-            return False
-        _remove_emptied(folder)
-        return True

@@ -202,15 +202,19 @@ def initramfs(
 ) -> bytes:
     """Return a compressed cpio archive with busybox, these modules in the order of loading, and init if it is given.
 
-    Source: Documentation/driver-api/early-userspace/buffer-format.rst.
+    Raises ToolMissing without zstd, and LabError if a module is damaged. Source:
+    Documentation/driver-api/early-userspace/buffer-format.rst.
     """
     entries = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "levels", "root", "dev")]
     entries.append(("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes()))
     entries += [("init", stat.S_IFREG | 0o755, init.encode())] if init else []
     for folder, paths in (("modules", modules), ("levels", levels)):
         for number, path in enumerate(paths):
-            name = f"{folder}/{number:02d}-{path.name.split('.')[0]}.ko"
-            entries.append((name, stat.S_IFREG | 0o644, _unpacked(path, processes)))
+            try:
+                module = decompressed(path.read_bytes(), processes)
+            except (ValueError, OSError, EOFError) as error:
+                raise LabError(f"{path} cannot be unpacked: {error}", hint="install the kernel again") from None
+            entries.append((f"{folder}/{number:02d}-{path.name.split('.')[0]}.ko", stat.S_IFREG | 0o644, module))
     return gzip.compress(cpio(entries), compresslevel=1, mtime=0)
 
 
@@ -241,14 +245,6 @@ def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = 
 
 def _module_name(path: str) -> str:
     return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
-
-
-def _unpacked(path: Path, processes: Processes) -> bytes:
-    """Return a module's content. Raises ToolMissing without zstd, and LabError if the file is damaged."""
-    try:
-        return decompressed(path.read_bytes(), processes)
-    except (ValueError, OSError, EOFError) as error:
-        raise LabError(f"{path} cannot be unpacked: {error}", hint="install the kernel again") from None
 
 
 def decompressed(data: bytes, processes: Processes) -> bytes:

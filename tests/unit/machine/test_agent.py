@@ -39,7 +39,7 @@ class AgentHere:
         self.process.stdout.close()
         self.channel = Channel(read_fd, write_fd, lambda: MachineLost("the agent is gone"))
         self.channel.wait_hello(PATIENCE_SECONDS)
-        self.machine = Machine(self.channel, FACTS, lambda _: None)
+        self.machine = Machine(self.channel, FACTS, Mock())
 
     def ask_raw(self, verb: str, **fields: object) -> dict[str, Any]:
         return self.channel.request(verb, **fields).next(PATIENCE_SECONDS)
@@ -325,9 +325,9 @@ def test_a_killed_agent_is_a_lost_machine(here: AgentHere, number: int) -> None:
 
 
 def test_an_error_leaves_an_open_machine_with_the_end_of_the_console() -> None:
-    closed = Mock()
-    machine = Machine(Mock(spec=Channel), FACTS, closed, console_tail=lambda: "its last words")
+    started = Mock(console_tail=lambda: "its last words")
+    machine = Machine(Mock(spec=Channel), FACTS, started)
     with pytest.raises(LabError) as lost, machine:
         raise LabError("the array is gone")
     assert lost.value.console == "its last words"
-    closed.assert_called_once_with(True)
+    started.release.assert_called_once_with(True)

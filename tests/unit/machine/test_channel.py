@@ -17,7 +17,8 @@ import pytest
 
 from lab.errors import LabError, MachineLost
 from lab.machine import qemu
-from lab.machine.channel import PROTOCOL_VERSION, WINDOW_BYTES, Channel
+from lab.machine.agent import PROTOCOL_VERSION
+from lab.machine.channel import WINDOW_BYTES, Channel
 from tests.waiting import PATIENCE_SECONDS
 
 
