@@ -238,18 +238,6 @@ def test_a_file_that_cannot_be_finished_without_hard_links_is_removed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_a_file_of_the_labs_own_is_added_to(tmp_path: Path) -> None:
-    os.close(open_to_append(tmp_path / "log"))
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to(tmp_path / "log")
-    for name, because in (("pipe", "a pipe"), ("link", "a link")):
-        with pytest.raises(ResultError, match=because):
-            open_to_append(tmp_path / name)
-    (tmp_path / "hard").hardlink_to(tmp_path / "log")
-    with pytest.raises(ResultError, match="hard link"):
-        open_to_append(tmp_path / "log")
-
-
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_named_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

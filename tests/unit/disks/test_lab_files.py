@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,17 +57,11 @@ def test_existing_images_keep_their_data(state: StateFolder) -> None:
         assert folder.images.path(folder.specs[1].name).exists()
 
 
-@dataclass
-class Room:
-    f_bavail: int
-    f_frsize: int = MIB
-
-
 def test_too_little_room_is_reported_before_any_image_is_made(
     state: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with scratch_folder(state, files()) as folder:
-        monkeypatch.setattr("os.statvfs", lambda path: Room(15))
+        monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=15, f_frsize=MIB))
         with pytest.raises(LabError, match=r"the disks need up to 16 MiB, but .* has 15 MiB left"):
             folder.images.make(folder.specs)
         assert not folder.images.path(folder.specs[0].name).exists()

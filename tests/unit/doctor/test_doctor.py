@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jsonschema
 import msgspec
@@ -27,7 +28,7 @@ from lab.doctor import (
 from lab.errors import ExitCode
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import Completed, Processes
+from lab.host.processes import Completed
 from lab.machine import Host
 from lab.machine.state_folder import StateFolder
 from tests.unit.fakes import FACTS, FakeMachine, Scripted, as_machine
@@ -47,22 +48,15 @@ COMPUTER = {
 }
 
 
-class FakeProcesses(Processes):
+def processes_with(programs: Sequence[str], answers: Mapping[str, tuple[int, str]]) -> Mock:
     """Installed programs; ``answers``: start of the command line -> status and output."""
 
-    def __init__(self, programs: Sequence[str], answers: Mapping[str, tuple[int, str]]) -> None:
-        self.programs = programs
-        self.answers = answers
-
-    def find(self, program: str) -> str | None:
-        return f"/usr/bin/{program}" if program in self.programs else None
-
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
-    ) -> Completed:
+    def run(argv: Sequence[str], **_: object) -> Completed:
         line = " ".join(argv)
-        status, output = next((answer for start, answer in self.answers.items() if line.startswith(start)), (0, "1.0"))
+        status, output = next((answer for start, answer in answers.items() if line.startswith(start)), (0, "1.0"))
         return Completed(status, output, output if status else "")
+
+    return Mock(find=lambda program: f"/usr/bin/{program}" if program in programs else None, run=run)
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +87,7 @@ def examine(
     for name, text in {**COMPUTER, **(files or {})}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    processes = FakeProcesses(programs, answers or {})
+    processes = processes_with(programs, answers or {})
     folder = StateFolder(state or tmp_path / "state", processes, HostClock())
     host = Host(processes, HostFiles(root), HostClock(), folder)
     return check_computer(host, target=target, is_root=is_root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +14,6 @@ from lab.machine import mdadm_versions
 from lab.machine.embedded import EmbeddedOptions, mdadm_parameter, shown_files
 from lab.machine.mdadm_versions import find_mdadm, packaged_mdadms
 from lab.machine.opening import embedded_options
-from lab.machine.package_sources import Apt
 from lab.machine.target import parse_target
 
 
@@ -48,18 +47,10 @@ def test_an_option_of_the_target_shares_its_folder_and_passes_it_to_init(store: 
     assert mdadm_parameter(embedded_options(parse_target("uml:"), EmbeddedOptions())) == []
 
 
-class FakeApt:
+def fake_apt(*, has_loader: bool = True) -> Mock:
     """Packages with a program and libraries, as unpacked by dpkg-deb."""
 
-    def __init__(self, *, has_loader: bool = True) -> None:
-        self.fetched: list[str] = []
-        self._has_loader = has_loader
-
-    def with_needs(self, *names: str, fits: object) -> list[str]:
-        return [*names, "libc6"]
-
-    def unpack(self, names: Sequence[str], tree: Path) -> None:
-        self.fetched += names
+    def unpack(_names: Sequence[str], tree: Path) -> None:
         libraries = tree / "usr/lib/x86_64-linux-gnu"
         (libraries / "gconv").mkdir(parents=True)
         (tree / "usr/sbin").mkdir()
@@ -68,18 +59,20 @@ class FakeApt:
         for name in ("mdadm", "mdmon"):
             (tree / "usr/sbin" / name).write_text(name)
         # In place of the loader, a program that prints its arguments.
-        if self._has_loader:
+        if has_loader:
             loader = libraries / "ld-linux-x86-64.so.2"
             loader.write_text('#!/bin/sh\necho "$@"\n')
             loader.chmod(0o755)
+
+    return Mock(with_needs=lambda *names, fits: [*names, "libc6"], unpack=Mock(side_effect=unpack))
 
 
 def test_the_programs_load_the_libraries_that_were_fetched_with_them(store: Path) -> None:
     work = store / ".fetch-1"
     work.mkdir()
-    apt = FakeApt()
-    packaged_mdadms().install(cast(Apt, apt), "4.6-3", work)
-    assert apt.fetched == ["mdadm=4.6-3", "libc6"]
+    apt = fake_apt()
+    packaged_mdadms().install(apt, "4.6-3", work)
+    assert apt.unpack.call_args.args[0] == ["mdadm=4.6-3", "libc6"]
     place = store / "4.6-3"
     assert sorted(path.name for path in (place / "lib").iterdir()) == ["ld-linux-x86-64.so.2", "libc.so.6"]
     output = subprocess.run([place / "mdadm", "--version"], capture_output=True, text=True, check=True).stdout
@@ -91,5 +84,5 @@ def test_packages_without_a_loader_are_refused(store: Path) -> None:
     work = store / ".fetch-1"
     work.mkdir()
     with pytest.raises(LabError, match="contains a dynamic loader"):
-        packaged_mdadms().install(cast(Apt, FakeApt(has_loader=False)), "4.6-3", work)
+        packaged_mdadms().install(fake_apt(has_loader=False), "4.6-3", work)
     assert not (store / "4.6-3").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 from unittest.mock import Mock
 
 import pytest
@@ -14,16 +13,6 @@ from lab.machine.package_sources import Apt
 from lab.machine.stock_kernels import packaged_kernels
 
 
-class FakeApt:
-    """Finds these packages."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-
-    def run(self, *_words: str) -> Completed:
-        return Completed(0, "".join(f"{name} - Linux kernel image\n" for name in self._names), "")
-
-
 def test_only_ordinary_kernels_are_fetched() -> None:
     ordinary = ["6.1.0-18-amd64", "6.12.30+bpo-arm64", "6.8.0-31-generic"]
     others = [
@@ -31,8 +20,8 @@ def test_only_ordinary_kernels_are_fetched() -> None:
         *("6.1.0-18-rt-amd64", "6.1.0-18-cloud-amd64", "6.1.0-18-amd64-unsigned", "6.1.0-18-amd64-dbg", "6.1-amd64"),
         "amd64",
     ]
-    apt = FakeApt(*(f"linux-image-{name}" for name in (*others, *ordinary)))
-    assert packaged_kernels().versions(cast(Apt, apt)) == ordinary
+    output = "".join(f"linux-image-{name} - Linux kernel image\n" for name in (*others, *ordinary))
+    assert packaged_kernels().versions(Mock(run=lambda *_: Completed(0, output, ""))) == ordinary
 
 
 def apt_that_fetched(*lists: Path) -> Mock:

@@ -37,29 +37,18 @@ def test_where_names_cannot_be_had_it_is_the_one_that_the_scheduler_chose(monkey
     assert processor in os.sched_getaffinity(0)
 
 
-class ToldRoom(supervisor.RoomKeeper):
-    """Has a given room on the disk and size of the files, and sends no signal."""
-
-    room, taken = 0, 0
-
-    def room_bytes(self) -> int:
-        return self.room
-
-    def file_bytes(self) -> int:
-        return self.taken
-
-    def signal(self, number: int) -> None:
-        pass
-
-
-def test_a_kernel_is_paused_for_what_it_takes_itself_of_the_spare_room(tmp_path: Path) -> None:
+def test_a_kernel_is_paused_for_what_it_takes_itself_of_the_spare_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "disk01.img").touch()
-    keeper = ToldRoom(0, [str(tmp_path / "disk01.img")], 64 << 20)
+    keeper = supervisor.RoomKeeper(0, [str(tmp_path / "disk01.img")], 64 << 20)
     # Room and size in MiB. It grows, then only reads while another program fills the disk, then grows again.
     steps = [(500, 10), (200, 300), (60, 300), (10, 300), (9, 302)]
+    monkeypatch.setattr(keeper, "room_bytes", iter([room << 20 for room, _ in steps]).__next__)
+    monkeypatch.setattr(keeper, "file_bytes", iter([taken << 20 for _, taken in steps]).__next__)
+    monkeypatch.setattr(keeper, "signal", lambda _: None)
     pauses = []
-    for room, taken in steps:
-        keeper.room, keeper.taken = room << 20, taken << 20
+    for _ in steps:
         keeper.check()
         pauses.append(keeper.paused_at is not None)
     assert pauses == [False, False, False, False, True]
