@@ -338,8 +338,8 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
 
     def show_now(self) -> None:
         self._is_show_due = False
-        if self.is_running:
-            self.changes += 1
+        for view in self.views if self.is_running else ():
+            view.changes += 1
 
     @work
     async def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
@@ -359,28 +359,16 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
                 dialog.plan_run = run = PlanRun(self, plan)
                 if not await dialog.consent:
                     return
-                await self._carried_out(run)
+                self.plan_runs.add(run)
+                await asyncio.wrap_future(self.client.submit(run.run))
         except LabError as error:
+            if dialog.plan_run:
+                dialog.plan_run.leave()
             dialog.show_failure(error)
             return
         dialog.dismiss()
         if on_done:
             self.call_later(on_done)
-
-    async def _carried_out(self, run: PlanRun) -> None:
-        """Run a plan, and wait until it (or its first part) has run. Raises its error.
-
-        If the app exits meanwhile, only the wait ends, because the user has agreed to the plan.
-        """
-        ended: asyncio.Future[LabError | None] = asyncio.get_running_loop().create_future()
-
-        def end(error: LabError | None = None) -> None:
-            if not ended.done():
-                ended.set_result(error)
-
-        self.start(run, on_done=end, on_error=end)
-        if error := await ended:
-            raise error
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)

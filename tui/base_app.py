@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 from textual.binding import Binding
 from textual.reactive import reactive
+from textual.screen import Screen
 
 from lab.errors import RUN_AGAIN, LabError
 from lab.plans import Plan
@@ -21,6 +22,10 @@ from tui.runs import Experiments
 from tui.sweeps import Sweeps
 from tui.terminal import TerminalSession
 
+if TYPE_CHECKING:
+    from textual import getters
+
+R = TypeVar("R")
 _YOUNG_OBJECTS = 5_000
 """After this many new objects, about as many as one painting creates, the youngest generation is collected."""
 _YOUNG_ROUNDS = 10
@@ -40,8 +45,6 @@ _BAD_NEWS_SECONDS = 12.0
 
 class BaseApp(App[object], Frontend, inherit_bindings=False):
     """The app without its modes, dialogs and keys, which ``tui.app`` adds."""
-
-    changes = reactive(0, repaint=False, init=False)
 
     def __init__(self, target: str | None, make_client: ClientMaker | None, glyphs: Glyphs | None) -> None:
         super().__init__()
@@ -64,6 +67,10 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
     def is_typing_on_machine(self) -> bool:
         """Whether a program on the machine receives the keys. Any thread may read this."""
         raise NotImplementedError
+
+    @property
+    def views(self) -> list[StateScreen[Any]]:
+        return [screen for screen in self.screen_stack if isinstance(screen, StateScreen)]
 
     def settle(self) -> None:
         if self.owns_process:
@@ -100,3 +107,12 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         """Return the name of a key, in words if the terminal has no characters for Enter and the arrows."""
         shown = super().get_key_display(binding)
         return KEY_WORDS.get(shown, shown) if self.glyphs is ASCII else shown
+
+
+class StateScreen(Screen[R]):
+    """A screen of this app."""
+
+    changes = reactive(0, repaint=False, init=False)
+    """Counts the changes of the state that are to be shown, while the screen is in front or below a dialog."""
+    if TYPE_CHECKING:
+        app = getters.app(BaseApp)

@@ -90,7 +90,7 @@ class BuildScreen(ModeScreen):
         with Horizontal(id="build"):
             with Vertical(id="build-left"):
                 yield titled(Choices(self.draft.rows(), id="build-form"), "Array")
-                yield titled(Rack(toggles=True, id="build-rack"), "Disks")
+                yield titled(Rack(self._bays, toggles=True, id="build-rack"), "Disks")
             with titled(Vertical(id="build-right"), "What it would be"):
                 with Horizontal(id="build-tiles"):
                     yield Tile("Usable", id="build-usable")
@@ -130,7 +130,7 @@ class BuildScreen(ModeScreen):
         if not self._has_chosen:
             self.draft = self.draft.with_disks(self._lesson_disks(free) or free[:FIRST_MEMBERS])
         rack = self.query_one(Rack)
-        rack.show([self._with_role(bay) for bay in bays])
+        rack.show(state)
         rack.choose(self.draft.disks)
         entitle(rack, subtitle=f"{len(self.draft.disks)} of {len(free)} free, Space toggles" if bays else "")
         self._show_preview(state)
@@ -141,6 +141,9 @@ class BuildScreen(ModeScreen):
         text = in_app(view.step.ready.text) if view and view.step else ""
         named = list(dict.fromkeys(_DISK_NAMES.findall(text)))
         return named if set(named) <= set(free) else []
+
+    def _bays(self, state: LabState) -> tuple[Bay, ...]:
+        return tuple(map(self._with_role, bays_of(state)))
 
     def _with_role(self, bay: Bay) -> Bay:
         if role := self.draft.role(bay.name):
@@ -267,11 +270,11 @@ class BuildScreen(ModeScreen):
         bay = self.query_one(Rack).current
         if bay and bay.name in self.draft.members:
             self._lost ^= {bay.name}
-            self.update_from(self.app.lab)
+            self.changes += 1
 
     def _take(self, draft: Draft) -> None:
         self.draft = draft
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def action_copy(self) -> None:
         self.query_one(PlanView).action_copy()
@@ -281,7 +284,7 @@ class BuildScreen(ModeScreen):
 
     def action_lesson_disks(self) -> None:
         self._has_chosen = False
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def action_create(self) -> None:
         name, file_system = self.array_name, self.draft.file_system

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.disks import Opener, open_lab
@@ -91,11 +92,7 @@ def run_safely(work: Callable[[], T]) -> T:
     except LabError:
         raise
     except Exception as error:
-        raise _bug(error) from error
-
-
-def _bug(error: Exception) -> LabError:
-    return LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine")
+        raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
 
 
 class LabClient:
@@ -157,29 +154,29 @@ class LabClient:
         """Run work on the open session, after all work that was submitted earlier.
 
         The future raises only LabError. It is MachineLost if no session is open, and the reason for the loss if the
-        machine is lost before the work begins.
+        machine is lost before the work begins. It cannot be cancelled, so that the end of the app drops no plan to
+        which the user has agreed.
         """
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
 
-        def run(session: LabSession) -> T:
-            if self._loss:
-                raise self._loss
+        def run(session: LabSession) -> None:
             try:
-                return work(session)
-            except MachineLost as error:
-                self._end(session, error)
-                raise
-            except LabError:
-                raise
-            except Exception as error:
-                raise _bug(error) from error
+                if self._loss:
+                    raise self._loss
+                future.set_result(run_safely(partial(work, session)))
+            except LabError as error:
+                if isinstance(error, MachineLost):
+                    self._end(session, error)
+                future.set_exception(error)
 
         with self._lock:
             if self.session is not None and self._lane is not None:
-                return self._lane.submit(run, self.session)
+                self._lane.submit(run, self.session)
+                return future
         hint = "wait until it has started" if self._thread else "start it again with Ctrl+R"
-        failed: Future[T] = Future()
-        failed.set_exception(MachineLost("the machine is not running", hint=hint))
-        return failed
+        future.set_exception(MachineLost("the machine is not running", hint=hint))
+        return future
 
     @contextmanager
     def released(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -18,24 +18,17 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
+from tui.base_app import StateScreen
 from tui.widgets import entitle
-
-if TYPE_CHECKING:
-    from textual import getters
-
-    from tui.base_app import BaseApp
 
 R = TypeVar("R")
 
 
-class Modal(ModalScreen[R]):
+class Modal(ModalScreen[R], StateScreen[R]):
     """A modal screen that can be dismissed at any time, even more than once or while another screen is above it.
 
     Textual would end the app in the first case, and remove the other screen in the second.
     """
-
-    if TYPE_CHECKING:
-        app = getters.app(BaseApp)
 
     SEEN_FIRST: ClassVar[bool] = False
     """Whether keys typed before the screen was visible (except Escape) are ignored, so that they confirm nothing."""

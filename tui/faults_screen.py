@@ -331,7 +331,7 @@ class FaultsScreen(ModeScreen):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self._item, self._is_about = self._items.get(event.option.id or ""), False
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         if self.check_action("run", ()):
@@ -397,7 +397,7 @@ class FaultsScreen(ModeScreen):
 
     def action_about(self) -> None:
         self._is_about = not self._is_about
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "run":

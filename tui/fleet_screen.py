@@ -129,7 +129,7 @@ class FleetScreen(ModeScreen):
         before = (self._before,) if self._changed else ()
         self._requested = (self.choice, *before, *self.choice.with_each_scrub_interval())
         self._compute_next()
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def _compute_next(self) -> None:
         choice = next((each for each in self._requested if each not in self._known), None)

@@ -282,9 +282,6 @@ MakePlan = Callable[["LabSession"], "Plan | None"]
 class Frontend:
     """The state of the lab, and all operations on it."""
 
-    changes = 0
-    """Counts the changes of ``lab`` that are to be shown. In the app, this is a reactive that the screens watch."""
-
     def connect(self, target: str | None, make_client: ClientMaker | None) -> None:
         """Set up the client, whose ``start`` opens the lab, and the services. ``make_client`` is for tests."""
         self.lab = LabState(target=target or "")
@@ -350,7 +347,13 @@ class Frontend:
         if not isinstance(message, SnapshotTaken):
             self.show_soon()
         elif not lab.is_dull:
-            self.changes += 1
+            for view in self.views:
+                view.changes += 1
+
+    @property
+    def views(self) -> Sequence[Any]:
+        """The app's screens in front. Everything on them watches their reactive ``changes``."""
+        return ()
 
     def call(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
         """Call a function on the frontend's own thread, after all messages posted earlier. Any thread may call this."""

@@ -215,7 +215,7 @@ class WelcomeScreen(Modal[None]):
 
     def on_mount(self) -> None:
         self.query_one("#welcome-build").focus()
-        self.watch(self.app, "changes", self._show_state)
+        self.watch(self, "changes", self._show_state)
 
     def _show_state(self) -> None:
         """Show the state of the machine. When it runs, request the plan, so that its command is shown beforehand."""

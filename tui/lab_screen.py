@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -510,21 +511,23 @@ class LabScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
             with Vertical(id="lab-left"):
-                yield titled(Rack(id="rack"), "Rack")
+                yield titled(Rack(bays_of, id="rack"), "Rack")
                 yield titled(ArrayList(id="arrays", markup=False), "Arrays")
                 yield Details(id="details", classes="framed")
             yield ArrayPanel(id="panel", classes="framed")
             yield EmptyLab(id="empty", classes="framed")
 
     def on_mount(self) -> None:
-        self.query_one(Rack).focus()
+        rack = self.query_one(Rack)
+        rack.focus()
+        # The rack is updated before the rest of the screen, which depends on its cursor.
+        self.watch(self, "changes", partial(rack.show, self.app.lab), init=False)
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.height >= _TALL_ROWS, "-tall")
 
     def show_state(self, state: LabState) -> None:
         rack = self.query_one(Rack)
-        rack.show(bays_of(state))
         # Move the cursor only to a disk that was selected elsewhere, because the cursor may be ahead of the state.
         if state.selected_disk and state.selected_disk != self._followed and state.disk(state.selected_disk):
             self._followed = state.selected_disk
@@ -579,12 +582,12 @@ class LabScreen(ModeScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "act":
-            self._follow_cursor()
             return not _ACTIONS[str(parameters[0])].obstacle(selection_of(self.app.lab))
         return action != "build" or self.app.lab.is_open
 
     def action_act(self, name: str) -> None:
         """Apply a verb to the selection if it is possible. If it has a choice, show a menu first."""
+        self._follow_cursor()
         kind, it = _ACTIONS[name], selection_of(self.app.lab)
         if self._has_disappeared() or kind.obstacle(it):
             return

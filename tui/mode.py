@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult, RenderResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -12,7 +12,6 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Resize
 from textual.reactive import reactive
-from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.widgets._footer import FooterKey
 
@@ -20,17 +19,13 @@ from lab.errors import RUN_AGAIN
 from lab.lessons.verbs import LessonHint
 from lab.machine.target import target_words
 from tui.actions import next_step
+from tui.base_app import StateScreen
 from tui.keys import SCREENS, command_key, hidden_key, key_for
 from tui.lessons import LessonPanel, LessonView
 from tui.look import glyphs_of
 from tui.quantities import clock_words
 from tui.state import LabState, MachinePhase
 from tui.widgets import ChangingText
-
-if TYPE_CHECKING:
-    from textual import getters
-
-    from tui.base_app import BaseApp
 
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
@@ -205,7 +200,7 @@ class LessonSide(Vertical):
         panel.view = view
 
 
-class ModeScreen(Screen[None]):
+class ModeScreen(StateScreen[None]):
     """Base class of the screens of all modes. Subclasses implement ``body`` and ``show_state``."""
 
     AREA: ClassVar[str] = ""
@@ -251,9 +246,6 @@ class ModeScreen(Screen[None]):
         ),
     ]
 
-    if TYPE_CHECKING:
-        app = getters.app(BaseApp)
-
     _is_settled = False
     _shown_keys: tuple[tuple[str, str, bool], ...] = ()
 
@@ -287,12 +279,10 @@ class ModeScreen(Screen[None]):
         return None if is_away else self.app.guide.view
 
     def on_mount(self) -> None:
-        self.watch(self.app, "changes", partial(self.update_from, self.app.lab), init=False)
+        self.watch(self, "changes", partial(self._update, self.app.lab), init=False)
 
-    def update_from(self, state: LabState) -> None:
+    def _update(self, state: LabState) -> None:
         """Update the body and the frame. Another mode's screen is updated when it is resumed."""
-        if self not in self.app.screen_stack:
-            return
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
         if self.SHOWS_LESSON and not self.has_class("-full"):

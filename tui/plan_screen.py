@@ -255,7 +255,6 @@ class PlanScreen(Modal[None]):
     def on_mount(self) -> None:
         self.query_one("#plan-awaited").visible = False
         self.set_timer(_UNSEEN_SECONDS, self._show_awaited)
-        self.watch(self.app, "changes", self._show_progress, init=False)
 
     def on_unmount(self) -> None:
         if not self.consent.done():
@@ -297,7 +296,7 @@ class PlanScreen(Modal[None]):
         steps = self.query_one("#plan-steps")
         steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
 
-    def _show_progress(self) -> None:
+    def watch_changes(self) -> None:
         if self.plan_run and self.plan_run.is_running:
             step = max(0, self.plan_run.steps_begun - 1)
             self.query_one(PlanView).done = step

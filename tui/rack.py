@@ -6,7 +6,7 @@ A bay is painted as a card, or as one line if there is less room.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
@@ -255,14 +255,16 @@ class Rack(LineWidget, can_focus=True):
 
     def __init__(
         self,
-        bays: Sequence[Bay] = (),
+        bays_of: Callable[[LabState], tuple[Bay, ...]],
         *,
         toggles: bool = False,
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
+        """``bays_of`` returns the bays to show."""
         super().__init__(id=id)
         self.toggles = toggles
-        self._bays: tuple[Bay, ...] = tuple(bays)
+        self._bays_of = bays_of
+        self._bays: tuple[Bay, ...] = ()
         self.chosen: tuple[str, ...] = ()
         """The names of the chosen disks, in the order in which they were chosen."""
         self._cursor = 0
@@ -274,12 +276,13 @@ class Rack(LineWidget, can_focus=True):
     def current(self) -> Bay | None:
         return self._bays[self._cursor] if self._cursor < len(self._bays) else None
 
-    def show(self, bays: Sequence[Bay]) -> None:
-        """Show these disks. The cursor and the choice stay with the disks of the same names."""
-        if tuple(bays) == self._bays:
+    def show(self, state: LabState) -> None:
+        """Show the disks. The cursor and the choice stay with the disks of the same names."""
+        bays = self._bays_of(state)
+        if bays == self._bays:
             return
         current, count = self.current, len(self._bays)
-        self._bays = tuple(bays)
+        self._bays = bays
         names = [bay.name for bay in self._bays]
         if current and current.name in names:
             self._cursor = names.index(current.name)

@@ -464,7 +464,7 @@ class ResultsScreen(ModeScreen):
                 self._show_comparison(self._other, self._record)
             else:
                 self._show_record(self._record)
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def _show_tabs(self) -> None:
         parts = []

@@ -353,11 +353,11 @@ class RunScreen(ModeScreen):
                 choose.replace_option_prompt(item.option_id, self._entry(item, has_titles))
         self.set_class(has_titles, "-titles")
         self.set_class(event.size.height < _HIGH_ROWS, "-low")
-        self.call_after_refresh(self.update_from, self.app.lab)
+        self.call_after_refresh(self.app.show_now)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self._item = self._items.get(event.option.id or "")
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self._item = self._items.get(event.option.id or "")
@@ -372,7 +372,7 @@ class RunScreen(ModeScreen):
             self.app.select(array=value)
         else:
             self._runtime = value
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def show_state(self, state: LabState) -> None:
         if self._listed != self.app.sweeps.entries:
@@ -451,7 +451,7 @@ class RunScreen(ModeScreen):
     def action_duration(self) -> None:
         names = list(_RUNTIMES)
         self._runtime = names[(names.index(self._runtime) + 1) % len(names)]
-        self.update_from(self.app.lab)
+        self.changes += 1
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         state = self.app.lab

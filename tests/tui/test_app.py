@@ -378,7 +378,7 @@ async def test_quiet_snapshots_are_shown_less_and_less_often_and_changes_at_once
     shown: list[float] = []
     # Only what the samples themselves bring about counts.
     monkeypatch.setattr(user.app, "show_now", lambda: None)
-    user.app.watch(user.app, "changes", lambda: shown.append(user.fake_lab.seconds), init=False)
+    user.app.watch(user.screen, "changes", lambda: shown.append(user.fake_lab.seconds), init=False)
     await user.look(41)
     assert 3 <= len(shown) <= 10
     user.fake_lab.busy = 1 << 20

@@ -22,7 +22,7 @@ from tui.help import CLOCK_IDS, HelpScreen, key_table
 from tui.keys import CommandKey, classes_with_keys, known_ids, own_bindings
 from tui.mode import ModeScreen
 
-_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}
+_NO_NEED_OF_HELP = {"HelpScreen", "Screen", "StateScreen", "ModeScreen", "Modal", "TypedScreen"}
 
 
 CLASSES = classes_with_keys()

@@ -33,7 +33,7 @@ from tui.actions import KEY_ACTIONS, action_id
 from tui.app import RaidlabApp
 from tui.keys import own_bindings
 from tui.lab_screen import ArrayList, LabScreen
-from tui.rack import Rack
+from tui.rack import Rack, bays_of
 
 APP = make_app()
 VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)
@@ -266,7 +266,7 @@ def test_no_verb_has_a_key_with_another_meaning_on_the_lab_screen() -> None:
     """The widget that has the focus gets its keys first, then the screen, then the app."""
     of_verbs = {action_id(kind) for kind in KEY_ACTIONS}
     bindings = [binding for _, binding in own_bindings((*LabScreen.__mro__, *RaidlabApp.__mro__))]
-    for widget in (Rack(), ArrayList()):
+    for widget in (Rack(bays_of), ArrayList()):
         own = (binding for _, binding in own_bindings(type(widget).__mro__))
         # The rack of the Lab screen lets nobody choose disks.
         bindings += [each for each in own if widget.check_action(each.action.partition("(")[0], ())]
