@@ -39,7 +39,7 @@ from tui.base_app import BaseApp
 from tui.dialogs import MenuScreen, Modal
 from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
 from tui.frontend import ClientMaker, MakePlan, PlanRun
-from tui.keys import SCREENS, hidden_key, known_ids
+from tui.keys import SCREENS, hidden_key, known_ids, mode_keys
 from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.mode import ModeScreen
 from tui.terminal_screen import TerminalView
@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.driver import Driver
+    from textual.worker import WorkType
 
 
 _LEAST_PASSES, _MOST_PASSES = 2, 20
-_VALVE_SECONDS = 0.5
-_MOST_VALVES = 10
-"""After this many timeouts, the next key is handled even if the screen has not appeared yet."""
+_PASS_SECONDS = 0.5
+"""After this time, a pass is started again, because a callback is lost if its widget closes before it is called."""
+_MOST_TIMEOUTS = 10
+"""After more timeouts, the next key is handled even if the screen has not appeared yet."""
 _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
 """Events that select nothing, so that the next event need not wait for them."""
 
@@ -62,8 +64,8 @@ _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
 class OneAtATime(BaseApp, inherit_bindings=False):
     """The app as it handles input typed ahead: one key, click or paste at a time.
 
-    A message travels from the focused widget through its parents to the screen and the app. A callback that is sent
-    along the same path afterwards arrives when all of them have handled the message. Messages that a handler posts need
+    A message travels from the focused widget through its parents to the screen and the app. Callbacks to each of them
+    afterwards, in this order, are called when all of them have handled the message. Messages that a handler posts need
     another pass.
     """
 
@@ -71,12 +73,8 @@ class OneAtATime(BaseApp, inherit_bindings=False):
         super().__init__(target, make_client, glyphs)
         self._held: deque[Event] = deque()
         self._is_following = False
-        self._turn = 0
-        """The number of the current turn. Callbacks of earlier turns are ignored."""
         self._seen: Screen[object] | None = None
         """The screen that was in front before the current event, or the newest screen that has appeared since."""
-        self._valve: asyncio.TimerHandle | None = None
-        self._valves = 0
 
     @property
     def is_handling_input(self) -> bool:
@@ -98,13 +96,9 @@ class OneAtATime(BaseApp, inherit_bindings=False):
             return
         await super().on_event(event)
         if not isinstance(event, _HARMLESS):
-            self._is_following, self._valves = True, 0
-            self._start_turn(event)
-
-    def _start_turn(self, event: Event | None = None) -> None:
-        self._turn += 1
-        self._set_valve()
-        self._follow(self._turn, self._way(event), 0, 1)
+            self._is_following = True
+            work: WorkType[None] = partial(self._follow, self._way(event))
+            self.run_worker(work)
 
     def _way(self, event: Event | None = None) -> list[DOMNode]:
         """Return the path from the widget that receives the event to the app."""
@@ -117,59 +111,44 @@ class OneAtATime(BaseApp, inherit_bindings=False):
                 target = screen
         return list(target.ancestors_with_self)
 
-    def _follow(self, turn: int, way: list[DOMNode], index: int, number: int) -> None:
-        """Send the callback along the path from ``way[index]``, skipping nodes that have closed."""
-        if turn != self._turn or not self._is_following:
-            return
-        for at in range(index, len(way)):
-            if way[at].call_later(partial(self._follow, turn, way, at + 1, number)):
+    async def _follow(self, way: list[DOMNode]) -> None:
+        """Wait until the event and the messages that it caused have been handled, then let the next event follow."""
+        passes = timeouts = 0
+        while timeouts <= _MOST_TIMEOUTS:
+            try:
+                async with asyncio.timeout(_PASS_SECONDS):
+                    for node in way:
+                        reached = asyncio.Event()
+                        # Nodes that have closed are skipped.
+                        if node.call_later(reached.set):
+                            await reached.wait()
+                passes += 1
+            except TimeoutError:
+                passes, timeouts = 0, timeouts + 1
+            if not (self.is_running and self.screen_stack):
                 return
-        self._passed(turn, way, number)
-
-    def _passed(self, turn: int, way: list[DOMNode], number: int) -> None:
-        now, screen = self._way(), self.screen
-        is_quiet = way == now and not any(each.message_queue_size for each in now)
-        if number < _MOST_PASSES and (number < _LEAST_PASSES or not is_quiet):
-            self._follow(turn, now, 0, number + 1)
-        elif screen is not self._seen:
-            self._seen = screen
+            before, way = way, self._way()
+            is_quiet = way == before and not any(each.message_queue_size for each in way)
+            if passes < _LEAST_PASSES or (passes < _MOST_PASSES and not is_quiet):
+                continue
+            if self.screen is self._seen:
+                break
+            self._seen, passes = self.screen, 0
             if self._held:
                 # Update the new screen before the next key, which was typed for the contents that it shows.
-                self.show_now()
-            self._follow(turn, now, 0, 1)
-        else:
-            self._end_turn()
+                self.call_later(self.show_now)
+        self._release()
 
-    def _end_turn(self) -> None:
-        self._is_following = False
-        if self._valve:
-            self._valve.cancel()
-            self._valve = None
+    def _release(self) -> None:
+        self._is_following = bool(self._held)
         if self._held:
-            self._is_following = True
             self.call_later(self._take_next)
 
     async def _take_next(self) -> None:
         event, self._is_following = self._held.popleft(), False
         await self.on_event(event)
-        if self._held and not self._is_following:
-            self._is_following = True
-            self.call_later(self._take_next)
-
-    def _set_valve(self) -> None:
-        if self._valve:
-            self._valve.cancel()
-        self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._valve_expired)
-
-    def _valve_expired(self) -> None:
-        """Start another pass after a timeout, because a callback is lost if its widget closes before it is called."""
-        if not self.is_running or not self.screen_stack:
-            return
-        self._valves += 1
-        if self._valves > _MOST_VALVES:
-            self._end_turn()
-        else:
-            self._start_turn()
+        if not self._is_following:
+            self._release()
 
 
 def make_screen(mode: str) -> ModeScreen:
@@ -201,8 +180,6 @@ def make_screen(mode: str) -> ModeScreen:
     return kind()
 
 
-SHOW_SECONDS = 0.1
-"""Minimum time between two updates of the screens."""
 _EVERYWHERE = ("help", "next_theme", "restart", "quit")
 """The actions whose keys work everywhere, except in an open terminal that has the focus."""
 
@@ -224,16 +201,7 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
         entry.mode: partial(make_screen, entry.mode) for entry in SCREENS
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            hidden_key(
-                f"app.{entry.mode}",
-                entry.key,
-                f"switch_mode('{entry.mode}')",
-                entry.title,
-                f"Go to the {entry.title} screen",
-            )
-            for entry in SCREENS
-        ),
+        *mode_keys("app.", "switch_mode", "Go to the"),
         # Keys with priority also work while a dialog is open.
         Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="The purpose and the keys of this screen"),
         hidden_key("app.explain", "question_mark", "help", "Help", "The same as F1"),
@@ -258,7 +226,6 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
         self.settings = RecordFile(self._settings_file, Settings).read_or(Settings())
-        self._is_show_due = False
         self.ended_by = 0
         """The number of the signal that ended the app, or 0 if none did."""
         self._own_loop: asyncio.AbstractEventLoop | None = None
@@ -330,17 +297,6 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
             f"The keymap gives several actions the same key: {names}", title="Keymap", severity="warning", markup=False
         )
 
-    def show_soon(self) -> None:
-        """Schedule one update of the screens after ``SHOW_SECONDS``, however many calls are made until then."""
-        if not self._is_show_due:
-            self._is_show_due = True
-            self.set_timer(SHOW_SECONDS, self.show_now)
-
-    def show_now(self) -> None:
-        self._is_show_due = False
-        for view in self.views if self.is_running else ():
-            view.changes += 1
-
     @work
     async def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """Make a plan, show it, and run exactly this plan if the user agrees.
@@ -401,7 +357,9 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Run the action of a key. If it fails unexpectedly, report that, store the traceback, and continue."""
-        if "page_" in str(action) and self._has_list_without_lines():
+        # Page keys make Textual's OptionList, which the palette contains too, look beyond its last visible line.
+        lists = self.screen.query(OptionList) if "page_" in str(action) else ()
+        if any(each.scrollable_content_region.height <= 0 for each in lists):
             return False
         try:
             return await super().run_action(action, default_namespace, namespaces)
@@ -410,14 +368,6 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
                 raise
             self.show_message(f"{bug_words(error)}\nnext: {store_traceback(error)}", is_bad=True)
             return True
-
-    def _has_list_without_lines(self) -> bool:
-        """Whether a list has no visible line, since page keys then make Textual's OptionList look beyond its last line.
-
-        The palette contains an OptionList too.
-        """
-        lists = self.screen.query(OptionList)
-        return any(each.scrollable_content_region.height <= 0 for each in lists)
 
     def action_help(self) -> None:
         from tui.help import HelpScreen

@@ -41,6 +41,8 @@ def settle_collector() -> None:
 
 
 _BAD_NEWS_SECONDS = 12.0
+SHOW_SECONDS = 0.1
+"""Minimum time between two updates of the screens."""
 
 
 class BaseApp(App[object], Frontend, inherit_bindings=False):
@@ -60,6 +62,7 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         """For the mode of the open drill or lesson, the mode from which the user last went there."""
         self.receivers += (self.guide.receive, self.drills.receive)
         self.marks.is_quiet = lambda: self.guide.is_following
+        self._is_show_due = False
         self.owns_process = False
         """Whether the app handles the signals and unexpected exceptions of this process; False in tests."""
 
@@ -76,8 +79,16 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         if self.owns_process:
             settle_collector()
 
+    def show_soon(self) -> None:
+        """Schedule one update of the screens after ``SHOW_SECONDS``, however many calls are made until then."""
+        if not self._is_show_due:
+            self._is_show_due = True
+            self.set_timer(SHOW_SECONDS, self.show_now)
+
     def show_now(self) -> None:
-        raise NotImplementedError
+        self._is_show_due = False
+        for view in self.views if self.is_running else ():
+            view.changes += 1
 
     def select(self, *, array: str | None = None, disk: str | None = None) -> None:
         """Change the selection, which is stored for the next start. None leaves a part unchanged."""

@@ -21,7 +21,7 @@ from lab.plans import Plan
 from tui.actions import first_array
 from tui.base_app import BaseApp
 from tui.dialogs import Modal
-from tui.keys import SCREENS, command_key, hidden_key, own_bindings
+from tui.keys import command_key, hidden_key, mode_keys, own_bindings
 from tui.look import THEMES
 from tui.mode import ModeScreen
 from tui.widgets import wrapped
@@ -187,16 +187,7 @@ class WelcomeScreen(Modal[None]):
         hidden_key("welcome.previous", "left,up,shift+tab", "app.focus_previous", "Previous", "To the other button"),
         Binding("escape,q", "dismiss", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
         # The text mentions one of these keys, and the app does not receive keys while a dialog is open.
-        *(
-            hidden_key(
-                f"welcome.to-{entry.mode}",
-                entry.key,
-                f"go('{entry.mode}')",
-                entry.title,
-                f"Close this, and go to the {entry.title} screen",
-            )
-            for entry in SCREENS
-        ),
+        *mode_keys("welcome.to-", "go", "Close this, and go to the"),
     ]
 
     def __init__(self) -> None:

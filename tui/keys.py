@@ -122,3 +122,10 @@ SCREENS = (
     ScreenEntry("9", "drills", "Drills", "Drill"),
     ScreenEntry("0", "fleet", "Fleet", "Fleet"),
 )
+
+
+def mode_keys(prefix: str, action: str, tooltip: str) -> Iterator[Binding]:
+    """Yield the keys of all modes. ``prefix`` begins their ids, and ``action`` gets the id of the mode."""
+    for entry in SCREENS:
+        call = f"{action}('{entry.mode}')"
+        yield hidden_key(prefix + entry.mode, entry.key, call, entry.title, f"{tooltip} {entry.title} screen")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import tui.app
+import tui.base_app
 from tui.client import HERTZ, LabClient
 from tui.state import LabMessage, SnapshotTaken
 
@@ -29,7 +30,7 @@ def main() -> None:
     """Run the app. The arguments are the snapshots per second, and the file for the numbers of snapshots and shows."""
     hertz, file = float(sys.argv[1]), Path(sys.argv[2])
     # The number of shows for each snapshot is the same as at the usual pace.
-    tui.app.SHOW_SECONDS *= HERTZ / hertz
+    tui.base_app.SHOW_SECONDS *= HERTZ / hertz
     app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
     counts = Counts(file)
     app.receivers += (counts.receive,)
