@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +21,7 @@ from lab.errors import LabError, MachineLost
 from lab.host.files import bug_words
 from lab.machine import CommandResult, Host, TypedCommand, default_target, parse_target
 from lab.plans import Plan
+from lab.session.pace import Pacer
 from lab.session.session import Client, LabSession, open_session
 from tui.state import (
     CommandEntry,
@@ -39,10 +41,8 @@ if TYPE_CHECKING:
     from textual.message import Message
 
     from lab.session.monitor import Monitor
-    from lab.session.pace import Pacer
 
 T = TypeVar("T")
-OUTPUT_CHARACTERS = 4000
 _ANNOUNCED_PLANS = 50
 HERTZ = 4.0
 
@@ -53,20 +53,19 @@ class CommandLog:
     def __init__(self, on_entry: Callable[[CommandEntry], None], now: Callable[[], datetime]) -> None:
         self._on_entry = on_entry
         self._now = now
-        self._plans: list[dict[tuple[str, ...], str]] = []
+        self._plans: deque[dict[tuple[str, ...], str]] = deque(maxlen=_ANNOUNCED_PLANS)
         self._typed = threading.local()
 
     def announce(self, plan: Plan) -> None:
         self._plans.append({step.argv: step.why for step in plan.steps})
-        del self._plans[:-_ANNOUNCED_PLANS]
 
     def typed(self, line: str) -> None:
         """Note that the user typed the next command of this thread."""
         self._typed.line = line
 
     def ended_in_terminal(self, command: TypedCommand) -> None:
-        """Record a completed command line of the terminal, without its output."""
-        self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", "", self._now()))
+        """Record a completed command line of the terminal."""
+        self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", self._now()))
 
     def on_command(self, result: CommandResult) -> None:
         typed = self._typed.__dict__.pop("line", None)
@@ -79,20 +78,20 @@ class CommandLog:
                 seconds=result.duration_seconds,
                 origin=origin,
                 why=why or "",
-                output=(result.stdout + result.stderr)[-OUTPUT_CHARACTERS:],
                 ended=self._now(),
             )
         )
 
 
-def run_safely(work: Callable[[], T]) -> T:
-    """Run work. Raises only LabError, even for an unexpected exception, because the app must not end."""
+def run_into(future: Future[T], work: Callable[[], T]) -> None:
+    """Run work. The future raises only LabError, even for an unexpected exception, because the app must not end."""
     try:
-        return work()
-    except LabError:
-        raise
+        future.set_result(work())
+    except LabError as error:
+        future.set_exception(error)
     except Exception as error:
-        raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
+        hint = "try something else; Ctrl+R restarts a lost machine"
+        future.set_exception(LabError(bug_words(error), hint=hint))
 
 
 class LabClient:
@@ -160,19 +159,18 @@ class LabClient:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
-        def run(session: LabSession) -> None:
+        def run(session: LabSession) -> T:
+            if self._loss:
+                raise self._loss
             try:
-                if self._loss:
-                    raise self._loss
-                future.set_result(run_safely(partial(work, session)))
-            except LabError as error:
-                if isinstance(error, MachineLost):
-                    self._end(session, error)
-                future.set_exception(error)
+                return work(session)
+            except MachineLost as error:
+                self._end(session, error)
+                raise
 
         with self._lock:
             if self.session is not None and self._lane is not None:
-                self._lane.submit(run, self.session)
+                self._lane.submit(run_into, future, partial(run, self.session))
                 return future
         hint = "wait until it has started" if self._thread else "start it again with Ctrl+R"
         future.set_exception(MachineLost("the machine is not running", hint=hint))
@@ -210,10 +208,14 @@ class LabClient:
         if thread:
             thread.join()
 
-    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
-        """Register ``stop`` to be called before the session closes. Return a function that undoes this."""
+    @contextmanager
+    def on_end(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Call ``stop`` before the session closes, if that is during this context."""
         self._helpers.append(stop)
-        return lambda: self._helpers.remove(stop) if stop in self._helpers else None
+        try:
+            yield
+        finally:
+            self._helpers.remove(stop)
 
     def machine_seconds(self) -> float:
         """Return the time of the machine's clock now, on the time axis of the samples; 0 before the first sample."""
@@ -239,9 +241,11 @@ class LabClient:
         self._post(MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:
+        opening: Future[None] = Future()
         try:
             with ExitStack() as stack:
-                run_safely(lambda: self._open(stack))
+                run_into(opening, partial(self._open, stack))
+                opening.result()
                 self._is_over.wait()
             error = self._loss
         except LabError as failure:
@@ -299,8 +303,6 @@ class LabClient:
             lane.shutdown()
 
     def _let_time_pass(self, session: LabSession, stack: ExitStack) -> None:
-        from lab.session.pace import Pacer
-
         self.pacer = pacer = Pacer(
             session,
             on_pace=lambda pace, note: self._post(PaceChosen(pace, note)),

@@ -18,8 +18,9 @@ from lab.arrays.kinds import names_array
 from lab.disks.kinds import with_full_names
 from lab.errors import LabError, MachineLost
 from lab.plans import Plan, Step
+from lab.session.pace import SPEEDS, STEP, Pace, Pacer
 from lab.session.session import LabSession
-from tui.client import LabClient, run_safely
+from tui.client import LabClient, run_into
 from tui.state import (
     CallRequested,
     CommandRan,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Load
-    from lab.session.pace import Pacer
 
 T = TypeVar("T")
 Progress = Callable[[Any], None]
@@ -177,48 +177,38 @@ class Pacing:
 
     def toggle(self) -> None:
         """Pause, or continue at the speed before the pause."""
-        if pacer := self._pacer():
-            self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
+        self._go(lambda now: self._last_speed if now.is_paused else 0.0)
 
     def change(self, by: int) -> None:
         """Change the pace by ``by`` steps of ``SPEEDS``. A negative number slows it down, eventually to a pause."""
-        from lab.session.pace import SPEEDS
-
-        if pacer := self._pacer():
-            places = (0.0, *SPEEDS)
-            self._go(pacer, places[max(0, min(len(SPEEDS), places.index(pacer.pace.speed) + by))])
+        places = (0.0, *SPEEDS)
+        self._go(lambda now: places[max(0, min(len(SPEEDS), places.index(now.speed) + by))])
 
     def step(self) -> None:
         """Run as fast as possible to the next event, then pause."""
-        from lab.session.pace import STEP
-
         if pacer := self._pacer():
             pacer.go(STEP)
 
     def set_by_word(self, word: str) -> bool:
         """Carry out a typed command for the pace. Return False if the word is not one."""
-        from lab.session.pace import SPEEDS, Pace
-
         words: dict[str, Callable[[], object]] = {
             **dict.fromkeys((",", "pause"), self.toggle),
             **dict.fromkeys((".", "step"), self.step),
             **dict.fromkeys((">", "faster"), partial(self.change, 1)),
             **dict.fromkeys(("<", "slower"), partial(self.change, -1)),
-            **{Pace(speed).words: partial(self._go_at, speed) for speed in SPEEDS},
         }
+        speeds = {Pace(speed).words: speed for speed in SPEEDS}
         if word in words:
             words[word]()
-        return word in words
+        elif word in speeds:
+            self._go(lambda _: speeds[word])
+        return word in words or word in speeds
 
-    def _go_at(self, speed: float) -> None:
+    def _go(self, speed_after: Callable[[Pace], float]) -> None:
         if pacer := self._pacer():
-            self._go(pacer, speed)
-
-    def _go(self, pacer: Pacer, speed: float) -> None:
-        from lab.session.pace import Pace
-
-        self._last_speed = speed or self._last_speed
-        pacer.go(Pace(speed))
+            speed = speed_after(pacer.pace)
+            self._last_speed = speed or self._last_speed
+            pacer.go(Pace(speed))
 
     def _pacer(self) -> Pacer | None:
         """Return the pacer. If there is none, show why and return None."""
@@ -401,7 +391,7 @@ class Frontend:
         title: str,
         work: Callable[[], T],
         *,
-        on_done: Callable[[T], object] = lambda _: None,
+        on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> threading.Thread:
         """Run work without a session on a separate thread.
@@ -409,16 +399,9 @@ class Frontend:
         Textual's thread workers are unsuitable, because asyncio waits for their threads at the end, but the app must
         end immediately.
         """
-
-        def run() -> None:
-            try:
-                result = run_safely(work)
-            except LabError as error:
-                self.call(on_error or self.show_error, error)
-            else:
-                self.call(on_done, result)
-
-        thread = threading.Thread(target=run, name=title, daemon=True)
+        future: Future[T] = Future()
+        future.add_done_callback(partial(self._hand_over, on_done, on_error))
+        thread = threading.Thread(target=run_into, args=(future, work), name=title, daemon=True)
         thread.start()
         return thread
 
@@ -551,22 +534,19 @@ class PlanRun:
             self._end()
         else:
             waiting = partial(self._wait, session, wait, after)
-            self._frontend.beside(self.plan.title, waiting, on_error=self._wait_failed)
+            self._frontend.beside(self.plan.title, waiting, on_error=self._failed)
 
     def _wait(self, session: LabSession, step: Step, after: Plan) -> None:
         """Run the waiting step on a separate thread, then the rest of the plan on the lab's executor."""
         session.lab.guard.check(step)
         command = session.machine.stream(step.argv)
         client = self._frontend.client
-        forget = client.on_end(command.stop)
-        try:
+        with client.on_end(command.stop):
             for _ in command.chunks():
                 pass
             status = command.result().status
-        finally:
-            forget()
         if status == 0 and after.steps and not self._is_left:
-            self._frontend.look_up(partial(self.run, rest=after), on_error=self._rest_failed)
+            self._frontend.look_up(partial(self.run, rest=after), on_error=self._failed)
             return
         if status != 0 and not self._is_left:
             statuses = client.submit(lambda session: session.statuses()).result()
@@ -575,11 +555,7 @@ class PlanRun:
                 raise LabError(f"{self.plan.title}: md stopped before completing it", hint=hint)
         self._end()
 
-    def _rest_failed(self, error: LabError) -> None:
-        self._end()
-        self._frontend.show_error(error)
-
-    def _wait_failed(self, error: LabError) -> None:
+    def _failed(self, error: LabError) -> None:
         self._end()
         if not (self._is_left or isinstance(error, MachineLost)):
             self._frontend.show_error(error)

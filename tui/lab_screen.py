@@ -59,7 +59,7 @@ from tui.rack import (
     sync_view,
     tone_of,
 )
-from tui.state import LabState, MachinePhase, condition
+from tui.state import LabState, MachinePhase, MarkView, condition
 from tui.widgets import ChangingText, SyncBar, Tile, VerdictBanner, entitle, titled
 
 _STYLES = {
@@ -198,19 +198,10 @@ class ArrayPanel(Vertical):
                 )
         yield ChangingText("", id="panel-events")
 
-    def on_resize(self) -> None:
-        self._arrange()
-
-    def watch_first_chart(self) -> None:
-        self._arrange()
-
-    def watch_charts(self) -> None:
-        self._arrange()
-
     def turn(self) -> None:
         self.first_chart = (self.first_chart + 1) % len(self.charts)
 
-    def _arrange(self) -> None:
+    def on_resize(self) -> None:
         if not self.is_mounted:
             return
         width, height, names = self.size.width, self.size.height, self.charts
@@ -232,6 +223,8 @@ class ArrayPanel(Vertical):
             max(1, min(10, (height - 20) // 3)) if height >= _EVENTS_FROM_ROWS else 1
         )
 
+    watch_first_chart = watch_charts = on_resize
+
     def show(self, state: LabState) -> None:
         status = state.selected
         if status is None:
@@ -241,8 +234,10 @@ class ArrayPanel(Vertical):
         facts = f"{chunk}, {status.kind_words}" if status.is_redundant else chunk
         entitle(self, f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}", facts)
         self._show_state(state, status)
-        self._show_sync(state, status)
-        self._show_verdict(state)
+        bar = self.query_one(SyncBar)
+        bar.view = sync_view(state, status)
+        bar.display = bar.view is not None
+        self._show_verdict(state.marks.get(status.name))
         if state.history:
             self._show_tiles(state, status, state.history)
             self._show_charts(state, status, state.history)
@@ -264,18 +259,12 @@ class ArrayPanel(Vertical):
         # Its height is fixed, so it needs no new layout (which would repaint the whole screen).
         self.query_one("#panel-state", Static).update(text, layout=False)
 
-    def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
-        bar = self.query_one(SyncBar)
-        bar.view = sync_view(state, status)
-        bar.display = bar.view is not None
-
-    def _show_verdict(self, state: LabState) -> None:
-        view, banner = state.selected_mark, self.query_one(VerdictBanner)
-        is_known = view is not None and view.verdict is not None and not view.is_stale
-        banner.display = is_known
-        if is_known and view and view.verdict:
-            tone = Tone.GOOD if view.verdict.is_intact else Tone.BAD
-            banner.show(tone, f"DATA {view.verdict.verdict.upper()}", view.verdict.sentence)
+    def _show_verdict(self, view: MarkView | None) -> None:
+        banner, verdict = self.query_one(VerdictBanner), view.verdict if view and not view.is_stale else None
+        banner.display = verdict is not None
+        if verdict:
+            tone = Tone.GOOD if verdict.is_intact else Tone.BAD
+            banner.show(tone, f"DATA {verdict.verdict.upper()}", verdict.sentence)
 
     def _show_tiles(self, state: LabState, status: ArrayStatus, history: History) -> None:
         def now(*measures: Measure) -> float | None:

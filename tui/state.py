@@ -183,7 +183,6 @@ class CommandEntry:
     seconds: float
     origin: Origin
     why: str
-    output: str
     ended: datetime
 
 
@@ -296,11 +295,6 @@ class LabState:
     def selected(self) -> ArrayStatus | None:
         """The selected array, or the first one if none is selected or the selected one is not running."""
         return self.array(self.selected_array or "") or next(iter(self.arrays), None)
-
-    @property
-    def selected_mark(self) -> MarkView | None:
-        status = self.selected
-        return self.marks.get(status.name) if status else None
 
     @property
     def running_load(self) -> LoadView | None:

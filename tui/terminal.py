@@ -119,17 +119,16 @@ class TerminalSession:
         self._read(terminal, screen)
 
     def _read(self, terminal: Terminal, screen: TerminalScreen) -> None:
-        client, failure = self._frontend.client, None
-        forget = client.on_end(terminal.stop)
+        failure: LabError | None = None
         try:
-            for chunk in terminal.chunks():
-                with screen.lock:
-                    screen.feed(chunk)
-                self.on_change()
+            with self._frontend.client.on_end(terminal.stop):
+                for chunk in terminal.chunks():
+                    with screen.lock:
+                        screen.feed(chunk)
+                    self.on_change()
         except LabError as error:
             failure = error
         finally:
-            forget()
             self._frontend.call(self._end, terminal, failure)
 
 
@@ -374,13 +373,9 @@ class TerminalScreen(pyte.Screen):
     def runs(self, y: int) -> list[Run]:
         """Return a line as runs of text with the same look, without trailing blanks."""
         row = self.buffer[y] if y in self.buffer else StaticDefaultDict[int, Char](self.default_char)
-        return list(_runs(row, max(row, default=-1) + 1))
-
-
-def _runs(row: StaticDefaultDict[int, Char], columns: int) -> Iterator[Run]:
-    for look, cells in groupby((row[x] for x in range(columns)), _look):
-        if text := "".join(cell.data for cell in cells):
-            yield text, look
+        cells = (row[x] for x in range(max(row, default=-1) + 1))
+        found = (("".join(cell.data for cell in same), look) for look, same in groupby(cells, _look))
+        return [(text, look) for text, look in found if text]
 
 
 def _look(cell: Char) -> tuple[Any, ...]:

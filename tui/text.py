@@ -238,7 +238,8 @@ class TextBuild:
         rows = self._draft.rows()
         word, *rest = line.split() or [""]
         if word == "b":
-            self._build()
+            spec, file_system = self._spec, self._draft.file_system
+            self._app.ask(lambda session: session.creation(spec, file_system))
         elif word == "disks":
             self._choose_disks(rest)
         elif word == "larger":
@@ -269,10 +270,6 @@ class TextBuild:
         self._draft = self._draft.with_disks([name for name in dict.fromkeys(names) if name in free])
         self.show()
 
-    def _build(self) -> None:
-        spec, file_system = self._spec, self._draft.file_system
-        self._app.ask(lambda session: session.creation(spec, file_system))
-
 
 def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
     """Yield the capacity, the failures survived, a small write's cost and the commands, or why it cannot be built."""
@@ -284,12 +281,6 @@ def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
     yield f"It would hold {human_bytes(shown.usable_bytes)} of {human_bytes(shown.raw_bytes)}{lost}."
     yield f"It survives the loss of: {survives_words(shown)}."
     yield f"A small write costs {shown.write_penalty}."
-    yield from _volume_lines(shown, level)
-    for command in shown.commands:
-        yield f"  {command}"
-
-
-def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
     if shown.note:
         yield f"{shown.note}."
     for row in system_rows(shown, level):
@@ -297,6 +288,8 @@ def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
         yield f"{row.level}: {row.usable}, {row.survives}{reads}."
     for name, (data, parity) in zip(shown.array_names, shown.widths, strict=True):
         yield f"{name}: stripes of {data} data and {parity} parity chunks."
+    for command in shown.commands:
+        yield f"  {command}"
 
 
 DRILL_HELP = "\n".join(
@@ -419,13 +412,10 @@ class TextShell:
     def _follow(self, shell: Shell, line: str) -> str:
         """Run a command on a separate thread, and return the line about its status, or an empty string."""
         client = self._app.client
-        forget = client.on_end(shell.interrupt)
-        try:
+        with client.on_end(shell.interrupt):
             client.log.typed(line)
             status = shell.run(line, on_output=partial(self._app.call, self._print)).status
             return f"(status {status})\n" if status else ""
-        finally:
-            forget()
 
     def _end(self, words: str) -> None:
         self._print(f"\n{words}" if self._is_line_open else words)
