@@ -197,7 +197,8 @@ class BuildScreen(ModeScreen):
         elif not self._lost:
             if not shown.note:
                 verdict.clear()
-            elif self._can_use_larger():
+            elif self.app.lab.is_open and not self.draft.kind.suits(self.app.lab.blank_disks):
+                # All free disks have the same size, so this kind of array has no advantage.
                 more = f"u adds two larger disks to the lab ({larger_command(self.app.lab)})"
                 verdict.show(Tone.NOTICE, "NOTE", f"{shown.note}: {more}.")
             else:
@@ -210,11 +211,6 @@ class BuildScreen(ModeScreen):
                 verdict.show(Tone.BAD, "DATA LOST", f"Without {without} {loss}.")
             else:
                 verdict.show(Tone.GOOD, "DATA READABLE", f"Without {without} all data can be read from the others.")
-
-    def _can_use_larger(self) -> bool:
-        """Whether all free disks have the same size, so that this kind of array has no advantage."""
-        state = self.app.lab
-        return bool(state.is_open and not self.draft.kind.suits(state.blank_disks))
 
     def _show_tiles(self, shown: ArrayPreview) -> None:
         usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)

@@ -118,9 +118,6 @@ class _Plot:
         for offset, sign in enumerate(text):
             self.put(row, column + offset, sign, style)
 
-    def is_free(self, row: int, first: int, last: int) -> bool:
-        return all((row, column) not in self.cells for column in range(first, last))
-
     def runs(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield (text, style) for each run of one style in a row. A blank has the style of the cell before it."""
         text, style = "", ""
@@ -215,8 +212,9 @@ class TimeChart(LineWidget):
             text = shorten(self.empty_text, columns, self.glyphs.ellipsis)
             plot.write((rows - 1) // 2, (columns - len(text)) // 2, text, "empty")
         self._draw_marks(plot)
-        if rows >= _GUIDES_FROM_ROWS:
-            self._draw_guides(plot, labels)
+        for row in labels if rows >= _GUIDES_FROM_ROWS else ():
+            if row < rows - 1:
+                plot.write(row, 0, self.glyphs.guide * columns, "guide")
         lines = [self._header(width)]
         for row in range(rows):
             label, axis = labels.get(row, ""), self.style("axis")
@@ -301,14 +299,10 @@ class TimeChart(LineWidget):
             for start in (column + 1, column - cell_len(mark.label)):
                 end = start + cell_len(mark.label)
                 is_inside = start >= 0 and end <= plot.columns
-                if is_inside and plot.is_free(row, start - 1, end + 1) and not lines & set(range(start, end)):
+                is_free = all((row, column) not in plot.cells for column in range(start - 1, end + 1))
+                if is_inside and is_free and not lines & set(range(start, end)):
                     plot.write(row, start, mark.label, mark.tone.value)
                     return
-
-    def _draw_guides(self, plot: _Plot, labels: dict[int, str]) -> None:
-        for row in labels:
-            if row < plot.rows - 1:
-                plot.write(row, 0, self.glyphs.guide * plot.columns, "guide")
 
     def _time_axis(self, width: int, gutter: int, columns: int) -> Line:
         cells = [(self.glyphs.horizontal, "axis")] * columns
@@ -455,7 +449,8 @@ class IntervalChart(RowsWidget[IntervalRow]):
         line = self.line(width).add(f"{label} ", self.style("current" if row.is_current else "label"))
         for text, style in (self._bar if self._axis.has_bars else self._point)(row, scale, plot) if plot else ():
             line.add(text, style)
-        return line.add_right(row.text, self.style("current" if row.is_current else row.tone.value))
+        line.pad_to(width - cell_len(row.text))
+        return line.add(row.text, self.style("current" if row.is_current else row.tone.value))
 
     def _bar(self, row: IntervalRow, scale: Scale, plot: int) -> list[tuple[str, Style]]:
         low, high = round(scale.place(row.low) * plot), round(scale.place(row.high) * plot)

@@ -170,7 +170,10 @@ class InputGate:
             self._mouse_report(sequence, int(found[1][:9]))
         elif found := _SIZE.fullmatch(sequence):
             self._size(*(int(number) for number in found.groups()))
-        elif all(_is_character(int(number)) for number in _NUMBERS.findall(sequence)):
+        elif all(
+            number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF for number in map(int, _NUMBERS.findall(sequence))
+        ):
+            # Textual takes the numbers for characters.
             self._plain(sequence)
 
     def _mouse_report(self, sequence: str, button: int) -> None:
@@ -233,10 +236,6 @@ class InputGate:
             return end
         self._skipped = ""
         return end + ("@" <= data[end] <= "~")
-
-
-def _is_character(number: int) -> bool:
-    return number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF
 
 
 _MOST_WAITING_BYTES = 2**20

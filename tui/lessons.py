@@ -130,12 +130,11 @@ class Guide:
         """Make this the open lesson. The explanations of completed steps count as read."""
         self._attempt, self._step_view, self._watched = attempt, None, ""
         self._read_count = attempt.done_count if attempt else 0
-        self._languages = (self._frontend.attempt(self._open_languages) or ()) if attempt else ()
+        self._languages = ()
+        if (student := self._student) and attempt:
+            # A student's own file may have changed since it was read.
+            self._languages = self._frontend.attempt(lambda: student.find(attempt.name).languages) or ()
         self.refresh()
-
-    def _open_languages(self) -> tuple[str, ...]:
-        """Return the languages of the open lesson. Raises SpecError, because a student's own file may have changed."""
-        return self._student.find(self._attempt.name).languages if self._student and self._attempt else ()
 
     def receive(self, message: LabMessage) -> None:
         if isinstance(message, SnapshotTaken):

@@ -30,7 +30,8 @@ def format_value(value: float | None, unit: Unit) -> str:
     if unit is Unit.SECONDS:
         return format_seconds(value)
     scale, prefix = next((each for each in _SCALES if abs(value) >= 0.9995 * each[0]), (1.0, ""))
-    number = _three_figures(value / scale)
+    part = value / scale
+    number = f"{part:.3g}" if part >= 1 else f"{part:.2f}".rstrip("0").rstrip(".")
     return f"{number} {prefix}B/s" if unit is Unit.BYTES_PER_SECOND else f"{number}{prefix}"
 
 
@@ -52,14 +53,6 @@ def age_words(seconds: float) -> str:
         rounded = int(seconds) // 5 * 5
         return f"{rounded} s ago" if rounded else "now"
     return f"{int(seconds) // 60} min ago" if seconds < 3600 else f"{int(seconds) // 3600} h ago"
-
-
-def _three_figures(value: float) -> str:
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))
-    text = f"{value:.{min(digits, 2)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 @dataclass(frozen=True, slots=True)

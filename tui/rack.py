@@ -466,9 +466,13 @@ def bays_of(state: LabState) -> tuple[Bay, ...]:
 
 
 def _bay(state: LabState, disk: LabDisk) -> Bay:
+    from lab.session.monitor import Measure
+
+    def now(measure: Measure) -> float:
+        return (state.history.now_rate(disk.kernel_name, measure) if state.history else None) or 0.0
+
     status, member = state.member_of(disk.name) or (None, None)
     resting = next((array for array in state.found_arrays if disk.node in array.devices), None)
-    activity = _activity(state, disk.kernel_name)
     is_vanished = state.snapshot is not None and disk.kernel_name in state.snapshot.vanished
     shown = BayState.VANISHED if is_vanished else member_state(member) if member else BayState.FREE
     is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
@@ -484,9 +488,9 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
         state=shown,
         array=status.name if status else resting.name if resting else "",
         slot=member.slot if member else None,
-        reads_per_second=activity[0],
-        writes_per_second=activity[1],
-        busy_fraction=activity[2],
+        reads_per_second=now(Measure.READ_IOPS),
+        writes_per_second=now(Measure.WRITE_IOPS),
+        busy_fraction=now(Measure.UTILISATION),
         progress=status.sync_progress.fraction if is_rebuilding and status and status.sync_progress else None,
         note=note,
     )
@@ -510,20 +514,6 @@ def member_state(member: MemberStatus) -> BayState:
     if member.is_rebuilding:
         return BayState.REBUILDING
     return BayState.SPARE if member.is_spare else BayState.MEMBER
-
-
-def _activity(state: LabState, device: str) -> tuple[float, float, float]:
-    """Return (reads per second, writes per second, busy fraction) of a device."""
-    from lab.session.monitor import Measure
-
-    if state.history is None:
-        return 0.0, 0.0, 0.0
-    now = state.history.now_rate
-    return (
-        now(device, Measure.READ_IOPS) or 0.0,
-        now(device, Measure.WRITE_IOPS) or 0.0,
-        now(device, Measure.UTILISATION) or 0.0,
-    )
 
 
 def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:

@@ -310,7 +310,8 @@ class Experiments:
                     return resume_experiment(earlier, request)
                 return run_experiment(*find_experiment(view.experiment), request)
         except LabError:
-            view.result_id = resumed or _stored_id(store, before)
+            added = (each.id for each in store.list() if each.id not in before and each.measured_count)
+            view.result_id = resumed or next(added, "")
             raise
 
 
@@ -327,8 +328,3 @@ def request_of(
     request = RunRequest(chosen, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
     # raidlab starts a machine for each run if it can. Any other machine exists only once, and the app has locked it.
     return request, nullcontext() if chosen.is_embedded else frontend.client.released()
-
-
-def _stored_id(store: ResultStore, before: set[str]) -> str:
-    """Return the id of a result that was added to the store, or an empty string."""
-    return next((each.id for each in store.list() if each.id not in before and each.measured_count), "")

@@ -136,14 +136,11 @@ class TerminalView(Widget, can_focus=True):
         self._styles: dict[Any, Style] = {}
 
     def on_mount(self) -> None:
-        self.app.terminal.on_change = self._post_printed
+        # Any thread may call this.
+        self.app.terminal.on_change = lambda: self.post_message(self.Printed())
 
     def on_unmount(self) -> None:
         self.app.terminal.on_change = lambda: None
-
-    def _post_printed(self) -> None:
-        # Any thread may call this.
-        self.post_message(self.Printed())
 
     def on_terminal_view_printed(self) -> None:
         if not self._is_due:
@@ -164,12 +161,6 @@ class TerminalView(Widget, can_focus=True):
             self.begin()
             self._paint()
 
-    def on_focus(self) -> None:
-        self._paint()
-
-    def on_blur(self) -> None:
-        self._paint()
-
     def notify_style_update(self) -> None:
         self._styles.clear()
         self._painted = []
@@ -186,6 +177,8 @@ class TerminalView(Widget, can_focus=True):
             self.refresh(*changed)
         elif changed or before:
             self.refresh()
+
+    on_focus = on_blur = _paint
 
     def render_line(self, y: int) -> Strip:
         if len(self._painted) != self.size.height:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -63,9 +64,6 @@ class Line:
     def pad_to(self, cell: int) -> Line:
         """Append blanks up to this cell, counted from the start of the line."""
         return self.add(" " * max(0, cell - self.length))
-
-    def add_right(self, text: str, style: Style | None = None) -> Line:
-        return self.pad_to(self.width - cell_len(text)).add(text, style)
 
     def extend(self, other: Line) -> Line:
         for segment in other._segments:
@@ -192,12 +190,8 @@ def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
 
 def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
     """Return the number of cells in the equal segments at the start, comparing whole segments."""
-    cells = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
-            break
-        cells += one.cell_length
-    return cells
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
+    return sum(segment.cell_length for segment, _ in same)
 
 
 def wrapped(text: str, width: int) -> list[str]:
