@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import CLUSTER_HELP, ProgressBar, calls_on, current, out, out_json, table
+from lab.cli.context import CLUSTER_HELP, Context, ProgressBar, calls_on, current, table
 from lab.errors import SpecError
 from lab.fleet.model import (
     MOST_YEARS,
@@ -72,7 +72,7 @@ def fleet(
     if file is None:
         if set_ or cluster or any(each is not None for each in (scrub, trials, seed, workers)):
             raise SpecError("these options need a fleet", hint="name a fleet, such as: raidlab fleet school …")
-        _list(is_json=context.json)
+        _list(context)
         return
     given = {"run.trials": trials, "run.seed": seed}
     tree = changed(fleet_tree(file), {key: value for key, value in given.items() if value is not None})
@@ -90,26 +90,22 @@ def fleet(
                 bar.show(name, (place + fraction) / len(chosen))
 
             found[name] = run_spec(each, measured, spread, show)
-    if context.json:
-        out_json({"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}})
-    else:
-        out(fleet_text(spec, found))
+    document = {"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}}
+    context.out(document, fleet_text(spec, found))
 
 
 def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[str]) -> list[tuple[str, FleetSpec]]:
     changes: dict[str, Any] = {} if scrub is None else {"scrub.interval_hours": scrub}
-    removed = ("scrub.weibull",) if scrub is not None else ()
+    removed = ("scrub.weibull",) if changes else ()
     for each in keys:
-        key, equals, text = each.partition("=")
+        key, equals, text = map(str.strip, each.partition("="))
         if not equals or not key:
             raise SpecError(
                 f"'{each}' is not of the form key=value", hint="write a key and its value, such as repair.spares=2"
             )
-        if key.strip() in changes:
-            raise SpecError(
-                f"'{key.strip()}' is set twice", hint="set each key only once; --scrub sets scrub.interval_hours"
-            )
-        changes[key.strip()] = value_of(text.strip())
+        if key in changes:
+            raise SpecError(f"'{key}' is set twice", hint="set each key only once; --scrub sets scrub.interval_hours")
+        changes[key] = value_of(text)
     if not changes:
         return []
     name = ", ".join(
@@ -118,13 +114,10 @@ def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[st
     return [(name, fleet_spec(changed(tree, {}, remove=removed), name, changes))]
 
 
-def _list(*, is_json: bool) -> None:
+def _list(context: Context) -> None:
     specs = [fleet_spec(fleet_tree(name), name) for name in fleet_names()]
-    if is_json:
-        out_json({"fleets": specs})
-        return
     rows = [(each.id, each.arrays, _array_words(each), f"{each.years:g}", each.title) for each in specs]
-    out(table(("fleet", "arrays", "each", "years", "what"), rows, right=("arrays", "years")))
+    context.out({"fleets": specs}, table(("fleet", "arrays", "each", "years", "what"), rows, right=("arrays", "years")))
 
 
 def _array_words(spec: FleetSpec) -> str:
@@ -137,15 +130,14 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
     years = f"{spec.years:g} years" if spec.years != 1 else "a year"
     # A variant may have a different number of years, so a common heading cannot state the number.
     span = years if all(model.years == spec.years for model, _ in found.values()) else "its years"
-    head = [f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"]
-    if spec.source:
-        head.append(f"numbers: {spec.source}")
+    head = f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"
+    head += f"\nnumbers: {spec.source}" if spec.source else ""
     chances = [
         (name, _percent(f.fleet_loss_chance), _percent(f.loss_chance_per_array_year), _nines(f))
         for name, (_, f) in found.items()
     ]
     amounts = [
-        (name, _bytes(f.lost_bytes_per_pb_year), _bytes(f.nomdl_bytes_per_tb), *_shares(f))
+        (name, _within(f.lost_bytes_per_pb_year, _bytes_text), _within(f.nomdl_bytes_per_tb, _bytes_text), *_shares(f))
         for name, (_, f) in found.items()
     ]
     mttdl = [
@@ -154,14 +146,14 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
     ]
     variant = "variant"
     parts = [
-        "\n".join(head),
+        head,
         table((variant, f"loss in {span}, any array", "an array, in a year", "nines of a year"), chances),
         table(
             (variant, "lost of a PB in a year", f"NOMDL: of a TB in {span}", "failures", "sectors", "people"),
             amounts,
             right=("failures", "sectors", "people"),
         ),
-        *filter(None, ["\n".join(line for name, (_, f) in found.items() for line in _seldom(name, f))]),
+        "\n".join(line for name, (_, f) in found.items() for line in _seldom(name, f)),
         table(
             (variant, "MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year", "simulated"),
             mttdl,
@@ -170,7 +162,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
         "\n".join(_assumptions(found)),
         _WHY_NOT_MTTDL,
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def _assumptions(found: Figures) -> Iterator[str]:
@@ -184,8 +176,7 @@ def _assumptions(found: Figures) -> Iterator[str]:
 
 
 def _shares(figures: LossFigures) -> list[str]:
-    shares = figures.cause_losses.values()
-    return [f"{100 * each:.3g} %" if figures.has_losses else "–" for each in shares]
+    return [f"{100 * each:.3g} %" if figures.has_losses else "–" for each in figures.cause_losses.values()]
 
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
@@ -199,9 +190,13 @@ def _seldom(name: str, figures: LossFigures) -> list[str]:
     ]
 
 
+def _within(interval: Interval, text: Callable[[float], str], unit: str = "") -> str:
+    value, low, high = map(text, (interval.value, interval.low, interval.high))
+    return f"{value}{unit} [{low}–{high}]" if interval.value else f"less than {high}{unit}"
+
+
 def _percent(interval: Interval) -> str:
-    value, low, high = (f"{100 * each:.3g}" for each in (interval.value, interval.low, interval.high))
-    return f"{value} % [{low}–{high}]" if interval.value else f"less than {high} %"
+    return _within(interval, lambda chance: f"{100 * chance:.3g}", " %")
 
 
 def _nines(figures: LossFigures) -> str:
@@ -209,11 +204,6 @@ def _nines(figures: LossFigures) -> str:
     return (
         f"{nines.value:.2f} [{nines.low:.2f}–{nines.high:.2f}]" if figures.has_losses else f"more than {nines.low:.2f}"
     )
-
-
-def _bytes(interval: Interval) -> str:
-    value, low, high = (_bytes_text(each) for each in (interval.value, interval.low, interval.high))
-    return f"{value} [{low}–{high}]" if interval.value else f"less than {high}"
 
 
 def _bytes_text(count: float) -> str:
@@ -237,7 +227,5 @@ def _to_mttdl(figures: LossFigures) -> str:
 
 
 def _sampling(figures: LossFigures) -> str:
-    text = f"{figures.trials:,} arrays"
-    if not figures.is_biased:
-        return text
-    return f"{text}, rare events weighted (mean weight {figures.weight_mean:.3f} ± {figures.weight_error:.3f})"
+    weights = f", rare events weighted (mean weight {figures.weight_mean:.3f} ± {figures.weight_error:.3f})"
+    return f"{figures.trials:,} arrays{weights if figures.is_biased else ''}"

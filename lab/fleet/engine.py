@@ -87,11 +87,9 @@ class Arrays:
 
     def take(self, columns: Any) -> Arrays:
         # Use take(), because an index would make the array axis outermost in memory, and sums over members slower.
-        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        taken: dict[str, Any] = {
-            name: None if value is None else value.take(columns, axis=-1) for name, value in values.items()
-        }
-        return Arrays(**taken)
+        values = (getattr(self, each.name) for each in fields(self))
+        taken: Iterable[Any] = (None if value is None else value.take(columns, axis=-1) for value in values)
+        return Arrays(*taken)
 
     @property
     def count(self) -> int:
@@ -108,11 +106,9 @@ class Arrays:
 
 def joined(parts: list[Arrays]) -> Arrays:
     """Concatenate the arrays."""
-    values = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Arrays)}
-    whole: dict[str, Any] = {
-        name: None if found[0] is None else numpy.concatenate(found, axis=-1) for name, found in values.items()
-    }
-    return Arrays(**whole)
+    values = ([getattr(part, each.name) for part in parts] for each in fields(Arrays))
+    whole: Iterable[Any] = (None if found[0] is None else numpy.concatenate(found, axis=-1) for found in values)
+    return Arrays(*whole)
 
 
 def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
@@ -191,7 +187,6 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     """Multiply the hazards of degraded groups so that ``aim`` failures are expected before the next rebuild ends.
 
     Other groups of the array keep their hazards, because a failure there loses no data and only adds work and variance.
-
     The end of the rebuild is already drawn, so no weight grows by more than e to the power of ``aim`` in one such
     window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
     have been settled. Failures after the end of the window are not drawn, because this function is called again then.
@@ -232,10 +227,8 @@ _AT_ONCE = 1e-6
 def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Floats) -> Floats:
     """Average, over all places on a drive, the hours in which a defect could have occurred and remained undetected.
 
-    Args:
-        model: the model with its scrubs.
-        hours_clean: hours since the drive was new or was last read from end to end, in any shape.
-        scrub_phase_hours: hours since the last periodic scrub began, in that shape or in one that broadcasts to it.
+    ``hours_clean`` is the time since the drive was new or was last read from end to end, in any shape. The time since
+    the last periodic scrub began, ``scrub_phase_hours``, has that shape or one that broadcasts to it.
     """
     match model.scrub.kind:
         case ScrubKind.PERIODIC:
@@ -337,12 +330,8 @@ class _Walk:
         is_copy: bool = False,
     ) -> None:
         """With ``send``, episodes are passed to it when they begin, and losses are not counted here."""
-        self._model = model
-        self._rng = rng
-        self._arrays = arrays
-        self._tally = tally
-        self._send = send
-        self._is_copy = is_copy
+        self._model, self._rng, self._arrays, self._tally = model, rng, arrays, tally
+        self._send, self._is_copy = send, is_copy
         self._over = numpy.zeros(arrays.count, bool)
         self._inside = numpy.arange(model.group_members)[:, None]
         self._episodes: list[Episodes] = []
@@ -438,10 +427,7 @@ class _Walk:
                 self._meet_defects(columns[bare], groups[bare], now[bare])
 
     def _weigh_failure(self, columns: Columns, groups: Columns, pulled: Any) -> None:
-        """Update the weight for a drive failure with a multiplied hazard.
-
-        For drives that are pulled, the hazard is not multiplied.
-        """
+        """Update the weight for a drive failure with a multiplied hazard. That of drives that are pulled is not."""
         arrays = self._arrays
         if arrays.log_weight is None or arrays.bias is None:
             return
@@ -608,11 +594,8 @@ def hours_to_loss(failure_rates: Sequence[float], repair_rates: Sequence[float])
     """Compute the mean time from no failures to the loss with the Markov chain of one group of an array.
 
     Its states are the numbers of failed members from 0 to the tolerance, followed by the loss. The time from state i to
-    i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states.
-
-    Args:
-        failure_rates: per hour from state i to i + 1, for i from 0 to the tolerance.
-        repair_rates: per hour from state i to i - 1, for i from 1 to the tolerance.
+    i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states. ``failure_rates`` are
+    per hour from state i to i + 1, from 0 to the tolerance, and ``repair_rates`` from state i to i - 1, from 1 on.
     """
     total = step = 0.0
     for rate, back in zip(failure_rates, (0.0, *repair_rates), strict=True):
@@ -648,9 +631,9 @@ class Moments(msgspec.Struct, frozen=True):
         return self.total**2 / self.squares if self.squares else 0.0
 
 
-ByCause = tuple[Moments, Moments, Moments]
+ByCause = tuple[Moments, ...]
 """One value per cause, in the order of ``Cause``."""
-_NEVER: ByCause = (Moments(), Moments(), Moments())
+_NEVER: ByCause = (Moments(),) * len(Cause)
 
 
 class BlockSums(msgspec.Struct, frozen=True):
@@ -713,17 +696,13 @@ class LossTally:
             _moments(self._losses.sum(axis=0)),
             _moments(self._first.sum(axis=0)),
             _moments(self._bytes.sum(axis=0)),
-            _by_cause(self._losses),
-            _by_cause(self._first),
-            _by_cause(self._bytes),
+            tuple(map(_moments, self._losses)),
+            tuple(map(_moments, self._first)),
+            tuple(map(_moments, self._bytes)),
             self._copies,
             self._weights,
             self._squares,
         )
-
-
-def _by_cause(values: Floats) -> ByCause:
-    return _moments(values[0]), _moments(values[1]), _moments(values[2])
 
 
 def _moments(values: Floats) -> Moments:
@@ -790,13 +769,7 @@ def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[C
     The variance of the sum says nothing about a cause that was rarely seen. Therefore each cause has its own interval,
     causes never seen have a common interval, and the distances from the estimates to the limits are added in quadrature
     (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is
-    used.
-
-    Args:
-        whole: the moments of all causes together.
-        causes: the moments of each cause.
-        trials: number of independent arrays.
-        most: the possible causes, with the maximum of one event.
+    used. ``most`` has the possible causes, with the maximum of one event.
     """
     found = mean_of(whole, trials, max(most.values()))
     parts = [mean_of(causes[cause], trials) for cause in most if causes[cause].total]
@@ -855,8 +828,7 @@ def mttdl_years(model: FleetModel) -> float:
 
     The failure rate includes the share of drives from bad lots. All failed drives are repaired at the same time.
     """
-    life = model.life.mean_hours / model.hazard_scale
-    repair = max(model.repair_hours, 1e-9)
+    life, repair = _means(model)
     hours = hours_to_loss(
         [(model.group_members - failed) / life for failed in range(model.tolerance + 1)],
         [failed / repair for failed in range(1, model.tolerance + 1)],
@@ -864,9 +836,13 @@ def mttdl_years(model: FleetModel) -> float:
     return min(hours / model.groups / HOURS_PER_YEAR, MOST_YEARS)
 
 
+def _means(model: FleetModel) -> tuple[float, float]:
+    return model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
+
+
 def mttdl_by_hand(model: FleetModel) -> str:
     """Write the chain's leading term, such as ``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, and what remains."""
-    life, repair = model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
+    life, repair = _means(model)
     lost = model.tolerance + 1
     factors = [str(model.group_members - failed) for failed in range(lost)]
     factors += [str(model.groups)] if model.groups > 1 else []

@@ -41,7 +41,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scale_hours: float = 0.0
     location_hours: float = 0.0
     values_hours: tuple[float, ...] = ()
-    """Measured values of equal probability. If not empty, the other fields are ignored."""
+    """Measured values of equal probability. If there are any, the other fields are ignored."""
 
     @property
     def mean_hours(self) -> float:
@@ -297,14 +297,12 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     detection_hours: HoursOrZero = 0.0
     spares: Annotated[int, msgspec.Meta(ge=0, le=8)] = 0
     replenish_hours: HoursOrZero = 0.0
-    """Time until a used spare or, without spares, the failed drive is replaced."""
 
 
 class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Unreadable sectors."""
 
     defects_per_hour: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    """Rate of latent defects of one drive."""
     defect_bytes: Annotated[int, msgspec.Meta(ge=1, le=1024**3)] = 4096
     """Size of a defect, from one byte up to the largest stripes."""
     read_error_bits: Annotated[float, msgspec.Meta(ge=10**9, le=10**21)] | None = None
@@ -342,9 +340,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Human errors during the replacement of drives."""
 
     wrong_disk: Share = 0.0
-    """Probability that a good drive is pulled instead."""
     loses_data: Share = 1.0
-    """Probability that data are lost if the array stopped because a good drive was pulled."""
     class_folder: str | None = None
     """Replaces ``loses_data`` with the share of first attempts at drills in these bundles that lost data."""
 

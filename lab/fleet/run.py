@@ -48,10 +48,9 @@ if TYPE_CHECKING:
 
 
 def measured_in(store: ResultStore) -> Measured:
-    """Return a function that finds the rebuild rates of a stored result by the name that a fleet file gives."""
+    """Return a function that finds the rebuild rates of a stored result. It raises ResultError if there are none."""
 
     def rates(name: str, array: str | None) -> tuple[float, ...]:
-        """Return the bytes per second of each rebuild of an array. Raises ResultError if there is none."""
         record = store.load(name)
         found = tuple(
             each.rebuilt_bytes / each.rebuild_seconds
@@ -128,12 +127,10 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
-    """Select the method. AUTO means importance sampling if a first block has too few losses from a cause.
+    """Select the method. AUTO means importance sampling if a first block of ``trials`` has too few losses from a cause.
 
     The first block is simulated without importance sampling. A sufficient total of all causes is not enough, because
     many lost sectors say nothing about double failures, which lose more data and of which the block may contain none.
-
-    ``trials`` is the number of arrays to simulate. If it is smaller than a block, the first block has only this size.
     """
     from lab.fleet.engine import most_lost, simulate_block
 
@@ -181,9 +178,7 @@ def what_if(
 ) -> LossFigures:
     """Return the losses of a fleet with these properties. Equal arguments give equal figures.
 
-    ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` is the time until a used spare or, without spares, the failed
-    drive is replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError if the array is
-    invalid.
+    ``disk_tb`` is in 10^12 bytes. Raises SpecError if the array is invalid.
     """
     failures = -math.log1p(-afr_percent / 100) * members * years
     spec = FleetSpec(
