@@ -70,9 +70,6 @@ class Stack:
     def disks_cut(self, volume: str) -> tuple[int, ...]:
         return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
 
-    def has_any(self, volume: str) -> bool:
-        return volume in self.volumes or bool(self.disks_cut(volume))
-
 
 def read_stack(machine: Machine) -> Stack:
     """Read the device-mapper devices of a machine. This takes one round trip if there are none."""
@@ -123,25 +120,22 @@ def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
 
     If several volumes that could be started have the same name, only the one with the lowest UUID can be started.
     """
-    by_volume: dict[str, dict[str, Label]] = {}
-    for node, label in labels.items():
-        by_volume.setdefault(label.uuid, {})[node] = label
     found: list[FoundVolume] = []
-    for uuid in sorted(by_volume):
-        volume = _volume(by_volume[uuid])
+    for uuid in sorted({label.uuid for label in labels.values()}):
+        volume = _volume({node: label for node, label in labels.items() if label.uuid == uuid})
         if not volume.refusal and any(other.name == volume.name and not other.refusal for other in found):
-            volume = _volume(by_volume[uuid], f"another volume has the name {volume.name}")
+            volume = replace(volume, refusal=f"another volume has the name {volume.name}")
         found.append(volume)
     return tuple(sorted(found, key=lambda volume: (len(volume.name), volume.name, volume.refusal)))
 
 
-def _volume(labels: Mapping[str, Label], refusal: str = "") -> FoundVolume:
+def _volume(labels: Mapping[str, Label]) -> FoundVolume:
     label = max(labels.values(), key=lambda each: each.sequence)
     present: dict[int, str] = {}
     former = []
     failed: dict[int, str] = {}
     for node, own in sorted(labels.items()):
-        disk = label.disk_of(own.own_uuid)
+        disk = next((number for number, each in enumerate(label.disks) if each.uuid == own.own_uuid), None)
         if disk is None or label.disks[disk].is_failed or disk in present:
             former.append(node)
             if disk is not None and label.disks[disk].is_failed:
@@ -158,7 +152,7 @@ def _volume(labels: Mapping[str, Label], refusal: str = "") -> FoundVolume:
         devices=tuple(nodes.values()),
         former_devices=tuple(former),
         updated_seconds=0,
-        refusal=refusal or _refusal(label, present),
+        refusal=_refusal(label, present),
         label=label,
         nodes=nodes,
         former_nodes=failed,
@@ -172,10 +166,9 @@ def _refusal(label: Label, present: Mapping[int, str]) -> str:
         composition = layout_of(label).composition
     except ArrayError as error:
         return error.message
-    missing = frozenset(range(len(label.disks))) - frozenset(present)
-    lost = composition.lost_windows(missing)
-    if lost:
-        gone = ", ".join(str(disk) for disk in sorted(missing))
+    missing = frozenset(range(len(label.disks))) - present.keys()
+    if lost := composition.lost_windows(missing):
+        gone = ", ".join(map(str, sorted(missing)))
         arrays = f"{len(lost)} of its {len(composition.windows)} arrays"
         return f"disks {gone} are missing or failed, which is more than {arrays} can survive"
     return ""
@@ -270,10 +263,6 @@ class VolumeSync:
     at_once: int
     """The number of arrays in progress. Initial resyncs run in parallel, whereas other syncs run one after another."""
     progress: SyncProgress
-
-    @property
-    def is_last(self) -> bool:
-        return self.number >= self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +391,7 @@ class VolumeArray(ArrayStatus):
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
         """Continue to show the sync of ``before`` while md is briefly idle between two arrays of a rebuild or scrub."""
         sync = before.sync if isinstance(before, type(self)) else None
-        if sync is None or sync.is_last or not (sync.action in _SCRUBS or self.is_interrupted):
+        if sync is None or sync.number >= sync.count or not (sync.action in _SCRUBS or self.is_interrupted):
             return self
         return replace(self, sync_action=before.sync_action, sync_progress=before.sync_progress, sync=sync)
 
@@ -568,7 +557,7 @@ def _state(windows: Sequence[WindowStatus]) -> ArrayState:
         return ArrayState.BROKEN
     states = {window.array.state for window in windows if window.array}
     order = (ArrayState.READ_AUTO, ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
-    return next((state for state in order if state in states), ArrayState.CLEAN)
+    return next(filter(states.__contains__, order), ArrayState.CLEAN)
 
 
 def _member(disk: VolumeDisk) -> MemberStatus:
@@ -607,7 +596,7 @@ def sync_of(windows: Sequence[WindowStatus], disks: Sequence[VolumeDisk], label:
         incomplete = [disk for disk in disks if disk.is_incomplete] if len(at_work) == 1 else []
         numbers = {number for disk in incomplete for number in disk.windows}
         taking_part = [window for window in windows if not numbers or window.window.number in numbers]
-        done = [window for window in taking_part if not (window.is_degraded or _is_owed(window))]
+        done = [window for window in taking_part if window.array and not (window.is_degraded or window.array.owes_sync)]
     total = sum(window.window.lines for window in taking_part)
     moved = sum(window.window.lines for window in done)
     moved_part = sum(window.window.lines * _fraction(window) for window in at_work if window not in done)
@@ -619,10 +608,6 @@ def sync_of(windows: Sequence[WindowStatus], disks: Sequence[VolumeDisk], label:
         len(at_work),
         SyncProgress(int((moved + moved_part) * sectors), total * sectors),
     )
-
-
-def _is_owed(window: WindowStatus) -> bool:
-    return window.array is None or window.array.sync_action.is_busy or window.array.awaits_resync
 
 
 def _fraction(window: WindowStatus) -> float:
@@ -660,7 +645,6 @@ class Volume(Array):
         return read_volume(machine, self._known, self._stack, read_arrays(machine))
 
     def volume(self) -> VolumeArray:
-        """Return the state of the volume and its arrays. Raises ArrayError with the reason if it is not running."""
         return cast(VolumeArray, self.status())
 
     def start(self, found: FoundArray, *, force: bool, nodes: tuple[str, ...]) -> Plan:
@@ -686,10 +670,9 @@ class Volume(Array):
     def destroy(self) -> Plan:
         found, stack = self._known, self._stack
         plan = Plan(f"Destroy {self.name}")
-        if stack.has_any(self.name):
+        if self.name in stack.volumes or stack.disks_cut(self.name):
             plan += self.unmounted(plan.title) + found.stop_plan(stack)
-        erased = operations.erase(found.label, (*found.devices, *found.former_devices))
-        return Plan(plan.title, (*plan.steps, *erased))
+        return plan + Plan.of(plan.title, operations.erase(found.label, (*found.devices, *found.former_devices)))
 
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
         volume, found = self.volume(), self._known
@@ -791,10 +774,12 @@ class Volume(Array):
     def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
         volume = cast(VolumeArray, status)
         label = volume.label
-        facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.windows_words}
         reference = human_bytes(label.reference * label.chunk_bytes)
         survives = "1 failed disk" if volume.failures_survived else "no failed disks now; 1 failed disk when complete"
-        facts |= {
+        facts: dict[str, object] = {
+            "array": self.name,
+            "level": volume.level,
+            "state": volume.windows_words,
             "device": volume.device,
             "capacity": f"{human_bytes(volume.size_bytes)} ({volume.size_bytes} bytes)",
             "chunk": human_bytes(label.chunk_bytes),
@@ -914,12 +899,9 @@ class AdaptKind(ArrayKind):
             "--bitmap-chunk": asked.bitmap_chunk_bytes,
             "--policy": asked.consistency_policy is not ConsistencyPolicy.RESYNC,
         }
-        for option, is_given in given.items():
-            if is_given:
-                raise SpecError(
-                    f"{option} is not possible with level {asked.level}",
-                    hint="omit it; 'raidlab array add' replaces a failed disk" if option == "--spares" else "omit it",
-                )
+        if option := next((option for option, is_given in given.items() if is_given), ""):
+            hint = "omit it; 'raidlab array add' replaces a failed disk" if option == "--spares" else "omit it"
+            raise SpecError(f"{option} is not possible with level {asked.level}", hint=hint)
         by_node = {disk.node: disk for disk in disks}
         return VolumeSpec(
             tuple(by_node[node] for node in asked.members),

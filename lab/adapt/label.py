@@ -112,9 +112,6 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
         """Return the UUID of a window's md array, unique to volume and window so that md never mixes up slices."""
         return uuid_from(f"{self.uuid} window {number}")
 
-    def disk_of(self, own_uuid: str) -> int | None:
-        return next((number for number, disk in enumerate(self.disks) if disk.uuid == own_uuid), None)
-
 
 def uuid_from(text: str) -> str:
     """Derive a UUID in mdadm's format from ``text``."""
@@ -202,14 +199,12 @@ def layout_of(label: Label) -> VolumeLayout:
 
 def slice_table(label: Label, disk: int, window: int, node: str) -> str:
     """Return the table of one slice. It maps the slice's header, and then its pieces, to the disk at ``node``."""
-    layout = layout_of(label)
-    own = [each.number for each in layout.composition.windows_on(disk)]
     chunk, header = label.chunk_bytes // SECTOR_BYTES, label.slice_header_bytes // SECTOR_BYTES
     reserve = label.reserve_bytes // SECTOR_BYTES
-    rows = [(0, header, MIB // SECTOR_BYTES + own.index(window) * header)]
+    rows = [(0, header, MIB // SECTOR_BYTES + slices_on(label, disk).index(window) * header)]
     rows += [
         (header + piece.slice_start * chunk, piece.lines * chunk, reserve + piece.disk_start * chunk)
-        for piece in layout.placement[disk, window]
+        for piece in layout_of(label).placement[disk, window]
     ]
     return "".join(f"{start} {length} linear {node} {offset}\n" for start, length, offset in rows)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import groupby, pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -44,13 +45,10 @@ class Tier:
 
 def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
     """Divide disks into tiers of rows. ``lines`` is each disk's number of rows. The first tier is on all disks."""
-    found = []
-    low = 0
-    for high in sorted(set(lines)):
-        if high > low:
-            found.append(Tier(tuple(disk for disk, own in enumerate(lines) if own > low), high - low))
-            low = high
-    return tuple(found)
+    return tuple(
+        Tier(tuple(disk for disk, own in enumerate(lines) if own > low), high - low)
+        for low, high in pairwise(sorted({0, *lines}))
+    )
 
 
 def data_width(active: int, reference: int) -> int:
@@ -159,8 +157,7 @@ class Composition:
 
     @property
     def by_tier(self) -> tuple[tuple[TierWindow, ...], ...]:
-        numbers = dict.fromkeys(window.tier for window in self.windows)
-        return tuple(tuple(window for window in self.windows if window.tier == tier) for tier in numbers)
+        return tuple(tuple(tier) for _, tier in groupby(self.windows, lambda window: window.tier))
 
     @property
     def data_blocks(self) -> int:
@@ -374,12 +371,8 @@ def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = Non
     if rule is AdaptLevel.SHR:
         return Fraction(sum(tier.rows * (len(tier.disks) - 1) for tier in tiers(lines)))
     wide = reference_blocks(reference, len(lines))
-    total = Fraction(0)
-    for tier in tiers(lines):
-        width = data_width(len(tier.disks), wide)
-        if width:
-            total += Fraction(tier.rows * len(tier.disks) * width, width + 1)
-    return total
+    sized = ((tier.rows * len(tier.disks), data_width(len(tier.disks), wide)) for tier in tiers(lines))
+    return sum((Fraction(cells * width, width + 1) for cells, width in sized), Fraction(0))
 
 
 def best_reference(lines: Sequence[int]) -> int:

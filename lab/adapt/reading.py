@@ -41,13 +41,12 @@ class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     def value(self, lab: CheckedState) -> float | None:
         row = next(row for row in compare_systems(VolumeSpec(self._made())) if row.system is self.system)
-        match self.figure:
-            case CapacityFigure.BYTES:
-                return float(row.capacity_bytes)
-            case CapacityFigure.ARRAYS:
-                return float(row.array_count)
-            case CapacityFigure.READS_PERCENT:
-                return float(f"{100 * row.reads_share:.0f}")
+        values = {
+            CapacityFigure.BYTES: row.capacity_bytes,
+            CapacityFigure.ARRAYS: row.array_count,
+            CapacityFigure.READS_PERCENT: round(100 * row.reads_share),
+        }
+        return float(values[self.figure])
 
     def _made(self) -> tuple[LabDisk, ...]:
         return disks_of_sizes(self.disks.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import groupby, zip_longest
 
 from lab.adapt import operations
 from lab.adapt.label import (
@@ -132,10 +133,8 @@ class VolumeSpec(Spec):
         plan = operations.create(label, nodes, arrays, bitmap=self.bitmap, assume_clean=self.assume_clean)
         if file_system is FileSystem.RAW:
             return plan
-        size, stripe = volume_bytes(label), self.full_stripe_bytes
-        return plan + make(
-            file_system, self.device, size_bytes=size, chunk_bytes=self.chunk_bytes, full_stripe_bytes=stripe
-        )
+        sizes = {"size_bytes": volume_bytes(label), "full_stripe_bytes": self.full_stripe_bytes}
+        return plan + make(file_system, self.device, chunk_bytes=self.chunk_bytes, **sizes)
 
     def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
         if problems:
@@ -249,22 +248,17 @@ def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
 
 
 def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow, ...]:
-    """Return the rows of slices in all tiers, beginning with the tier that spans all disks."""
-    rows = []
-    for number in dict.fromkeys(window.tier for window in windows):
-        tier = [window for window in windows if window.tier == number]
-        rows += [SliceRow(number, tier[0].lines, cells) for cells in _rows_of(tier, disk_count)]
-    return tuple(rows)
+    """Return the rows of slices in all tiers, beginning with the tier that spans all disks.
 
-
-def _rows_of(tier: Sequence[TierWindow], disk_count: int) -> list[tuple[int | None, ...]]:
-    """Return the rows of one tier. A row holds the window of each disk, or None if the disk is not in the tier.
-
-    All disks of a tier have the same number of slices.
+    A row holds the window of each disk, or None if the disk is not in the tier.
     """
-    by_disk = [[window.number for window in tier if disk in window.disks] for disk in range(disk_count)]
-    height = max(map(len, by_disk))
-    return [tuple(own[row] if row < len(own) else None for own in by_disk) for row in range(height)]
+    rows: list[SliceRow] = []
+    for number, windows_of_tier in groupby(windows, lambda window: window.tier):
+        tier = list(windows_of_tier)
+        # All disks of a tier have the same number of slices.
+        by_disk = ([window.number for window in tier if disk in window.disks] for disk in range(disk_count))
+        rows += [SliceRow(number, tier[0].lines, cells) for cells in zip_longest(*by_disk)]
+    return tuple(rows)
 
 
 def unused_lines(composition: Composition) -> tuple[int, ...]:
@@ -307,12 +301,11 @@ def _md(system: System, title: str, members: int, size_bytes: int, chunk_bytes: 
 
 
 def _composed(system: System, title: str, composition: Composition, chunk_bytes: int, blocks: int) -> SystemPreview:
-    total = sum(window.blocks for window in composition.windows)
-    reads = Fraction(0)
-    if system is System.SHR and total:
-        reads = sum((window.blocks * small_write_share(window.width, blocks) for window in composition.windows), reads)
-        reads /= total
-    return SystemPreview(system, title, composition.data_blocks * chunk_bytes, len(composition.windows), float(reads))
+    windows, reads = composition.windows, Fraction(0)
+    if system is System.SHR and windows:
+        reads = sum((window.blocks * small_write_share(window.width, blocks) for window in windows), reads)
+        reads /= sum(window.blocks for window in windows)
+    return SystemPreview(system, title, composition.data_blocks * chunk_bytes, len(windows), float(reads))
 
 
 _LINES_APART = 4096

@@ -20,7 +20,7 @@ from lab.report.page.blocks import PageGroup, Plot
 from lab.report.page.plots import line
 from lab.report.tables import interval_note, interval_text, paired_note, ratio_text
 from lab.results.record import ArrayRecord, ResultRecord
-from lab.results.rows import READ, WRITE, Row, rows
+from lab.results.rows import READ, WRITE, Row, grouped, rows
 from lab.results.statistics import (
     SIGNIFICANCE,
     Estimate,
@@ -71,11 +71,9 @@ class Measurements:
 
     def __init__(self, record: ResultRecord) -> None:
         self.record = record
-        self._rows: dict[tuple[Configuration, str, str], Row] = {}
-        for row in rows(record):
-            place = Configuration.of(row.array)
-            if place:
-                self._rows[place, row.workload, row.direction] = row
+        self._rows: dict[tuple[Configuration, str, str], Row] = {
+            (place, row.workload, row.direction): row for row in rows(record) if (place := Configuration.of(row.array))
+        }
         self.arrays: dict[Configuration, ArrayRecord] = {
             place: array for array in record.arrays if (place := Configuration.of(array.name))
         }
@@ -88,35 +86,32 @@ class Measurements:
     def counts(self, system: System, workload: str) -> tuple[int, ...]:
         return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
 
-    def _iops(self, place: Configuration, workload: str) -> dict[int, float]:
-        row = self.row(place, workload)
-        return iops_of(row) if row else {}
-
     def ratio(self, above: Configuration, below: Configuration, workload: str) -> RatioTest | None:
         """Return the ratio of two arrays' requests per second, or None if they have no repeat in common."""
-        return _paired(self._iops(above, workload), self._iops(below, workload))
+        return _paired(*(iops_of(self.row(place, workload)) for place in (above, below)))
 
     def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
         """Return the ratio of two arrays' mean latencies in the trace, or None if they have no repeat in common."""
-        first, second = (self.row(place, TRACE, direction) for place in (above, below))
-        return _paired(times_of(first), times_of(second)) if first and second else None
+        return _paired(*(times_of(self.row(place, TRACE, direction)) for place in (above, below)))
 
     def gap_ratio(self, ours: Configuration, other: Configuration, wide: str, narrow: str) -> RatioTest | None:
         """Divide the ratio of ``ours`` to ``other`` in workload ``wide`` by that in ``narrow``, paired by repeat."""
-        values = [self._iops(place, workload) for workload in (wide, narrow) for place in (ours, other)]
+        values = [iops_of(self.row(place, workload)) for workload in (wide, narrow) for place in (ours, other)]
         shared = [n for n in values[0] if all(n in each for each in values)]
         ratios = [{n: above[n] / below[n] for n in shared} for above, below in (values[:2], values[2:])]
         return _paired(*ratios)
 
 
-def iops_of(row: Row) -> dict[int, float]:
+def iops_of(row: Row | None) -> dict[int, float]:
     """Return the requests per second of each repeat in which there were any."""
-    return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
+    values = row.by_repeat(lambda section: section.iops) if row else {}
+    return {n: value for n, value in values.items() if value > 0}
 
 
-def times_of(row: Row) -> dict[int, float]:
+def times_of(row: Row | None) -> dict[int, float]:
     """Return the mean latency of each repeat in seconds."""
-    return {n: value for n, value in row.by_repeat(lambda section: section.mean_seconds).items() if value > 0}
+    values = row.by_repeat(lambda section: section.mean_seconds) if row else {}
+    return {n: value for n, value in values.items() if value > 0}
 
 
 def _paired(above: dict[int, float], below: dict[int, float]) -> RatioTest | None:
@@ -189,13 +184,11 @@ class Claim:
         """The comparisons that contradict the claim, or else the unclear ones, or else how many agree with it."""
         against = [finding for finding in self.findings if finding.agrees is False]
         unclear = [finding for finding in self.findings if finding.agrees is None]
-        shown = against or unclear
-        if shown:
-            rest = f"; {len(self.findings) - len(shown)} of {len(self.findings)} comparisons as claimed"
-            text = "; ".join(f"{finding.where}: {finding.value}" for finding in shown) + rest
-        else:
-            text = f"{len(self.findings)} comparisons as claimed" if self.findings else ""
-        return f"{text}; {self.reason}" if self.reason else text
+        shown, count = against or unclear, len(self.findings)
+        parts = [f"{finding.where}: {finding.value}" for finding in shown]
+        if count:
+            parts.append(f"{f'{count - len(shown)} of ' if shown else ''}{count} comparisons as claimed")
+        return "; ".join(filter(None, (*parts, self.reason)))
 
 
 def above(test: RatioTest, least: float = 1.0) -> PValues:
@@ -415,20 +408,12 @@ def by_fast_disks(record: ResultRecord) -> PageGroup:
 
 def _plots(record: ResultRecord) -> Iterator[Plot]:
     found = Measurements(record)
-    capacities = [
-        (SYSTEMS[system], points)
-        for system in SYSTEMS
-        if (
-            points := [
-                (place.fast, array.size_bytes / 1e9)
-                for place, array in sorted(found.arrays.items(), key=lambda each: each[0].fast)
-                if place == Configuration(system, place.fast)
-            ]
-        )
-    ]
+    arrays = sorted(found.arrays.items(), key=lambda each: each[0].fast)
+    by_system = grouped((each for each in arrays if each[0].slow_percent is None), lambda each: each[0].system)
+    capacities = [(name, by_system[system]) for system, name in SYSTEMS.items() if system in by_system]
     if any(len(points) > 1 for _, points in capacities):
         traces = [
-            line(name, [str(k) for k, _ in points], [estimate([size]) for _, size in points], place, 1)
+            line(name, [str(k.fast) for k, _ in points], [estimate([a.size_bytes / 1e9]) for _, a in points], place, 1)
             for place, (name, points) in enumerate(capacities)
         ]
         yield Plot("Capacity", "Gigabytes by the number of fast disks.", traces, _axes("GB"))
@@ -461,10 +446,10 @@ def capacity_table(found: Measurements) -> Table:
     columns = (Column("fast disks"), *(Column(title) for title in SYSTEMS.values()), Column("÷ RAID 5"))
     body = []
     for k in sorted({place.fast for place in found.arrays}):
-        sizes = {system: found.arrays.get(Configuration(system, k)) for system in SYSTEMS}
-        ours, theirs = sizes[System.ADAPT5], sizes[System.RAID5]
+        arrays = [found.arrays.get(Configuration(system, k)) for system in SYSTEMS]
+        theirs, _, ours = arrays
         ratio = f"{ours.size_bytes / theirs.size_bytes:.2f}" if ours and theirs else NOTHING
-        body.append((str(k), *(human_bytes(array.size_bytes) if array else NOTHING for array in sizes.values()), ratio))
+        body.append((str(k), *(human_bytes(array.size_bytes) if array else NOTHING for array in arrays), ratio))
     note = "sizes of the real devices, less metadata; AdaptRaid5 keeps a superblock for each slice of each disk"
     return Table("Capacity (the study's Fig. 6)", columns, tuple(body), (note,))
 

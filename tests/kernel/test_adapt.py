@@ -239,19 +239,6 @@ def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session:
     assert mapped.strip() == "No devices found"
 
 
-def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None:
-    disks = nine(session, 2)
-    with filled(session, disks) as (device, written):
-        session.run(session.array(NAME).stop())
-        # As a power cut in the middle of writing the next label: garbage in one place on every disk.
-        for disk in disks:
-            place = (f"of={disk.node}", "bs=512", "seek=8", "count=3", "conv=fsync,notrunc", "status=none")
-            session.machine.run(("dd", "if=/dev/urandom", *place))
-        session.rescan()
-        session.run(session.array(NAME).assemble())
-        assert sum_device(session.machine, device) == written
-
-
 def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_that_failed(tmp_path: Path) -> None:
     host, target = host_at(tmp_path), kernel_target("name=restart")
     sizes = {"file01": 20, "file02": 20, "file03": 20, "file04": 10, "file05": 20}

@@ -260,7 +260,6 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
     ("spec", "message"),
     [
         (changed(EXAMPLE, name="md0"), "name 'md0' is not 'adapt' and a number"),
-        (VolumeSpec(disks_of(60, 60)), "adapt5 needs at least 3 disks, not 2"),
         (changed(EXAMPLE, disks=(*EXAMPLE.disks, EXAMPLE.disks[0])), "/dev/ubd00 is named twice"),
         (changed(EXAMPLE, chunk_bytes=100 * KIB), "not a power of two"),
         (changed(EXAMPLE, reference=5), "a reference stripe of 5 blocks is not possible on 5 disks"),
