@@ -172,10 +172,10 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
 
 
 def _passed(log: str) -> tuple[SuiteOutcome, str]:
-    rest = _SKIPS_REST.search(log)
-    if rest is None:
+    before, *rest = _SKIPS_REST.split(log, maxsplit=1)
+    if not rest:
         return SuiteOutcome.PASSED, ""
-    if re.search(r"^\+ mdadm ", log[: rest.start()], re.MULTILINE):
+    if re.search(r"^\+ mdadm ", before, re.MULTILINE):
         return SuiteOutcome.PASSED, "one part was skipped: not supported by this kernel"
     return SuiteOutcome.SKIPPED, "not supported by this kernel"
 
@@ -186,7 +186,8 @@ def reason_of_failure(log: str) -> str:
     if errors := _ERROR.findall(own):
         return str(errors[-1])
     command = next(_commands(own), "")
-    message = next((line.strip() for line in reversed(own.splitlines()) if _is_message(line)), "")
+    lines = (line.strip() for line in reversed(own.splitlines()) if not _TRACE.match(line) and line[:3] != "## ")
+    message = next(filter(None, lines), "")
     if message and command:
         return f"{message} (after: {command})"
     return message or command
@@ -202,10 +203,6 @@ def kernel_complaints(console: str) -> tuple[str, ...]:
     """Return the first line of each kernel complaint (WARNING, BUG, Oops, panic, hung task), without duplicates."""
     found = dict.fromkeys(match.strip()[:MOST_WHY_CHARACTERS] for match in _COMPLAINT.findall(console))
     return tuple(found)[:_MOST_COMPLAINTS]
-
-
-def _is_message(line: str) -> bool:
-    return bool(line.strip()) and not _TRACE.match(line) and not line.startswith("## ")
 
 
 def _commands(log: str) -> Iterator[str]:
@@ -231,7 +228,7 @@ _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
 """Suffixes of files in the tests' folder that are not tests but notes on failures, fault injection, and backups."""
 _PATTERN = re.compile(r"[*?\[]")
-_SIZE = "^{name}=([0-9]{{1,9}})$"
+_SIZE = re.compile(r"^(size|ddfsize)=([0-9]{1,9})$", re.MULTILINE)
 _MOST_FILE_BYTES = 32 * MIB
 _MOST_NOTE_BYTES = 64 * KIB
 _TOOLS = {
@@ -394,10 +391,9 @@ def _is_program(path: Path) -> bool:
 
 
 def _file_sizes(functions: str) -> tuple[int, int] | None:
-    """Return the values of ``size`` and ``ddfsize`` in func.sh, in KiB, or None if either is missing."""
-    found = [re.search(_SIZE.format(name=name), functions, re.MULTILINE) for name in ("size", "ddfsize")]
-    sizes = [int(match[1]) for match in found if match]
-    return (sizes[0], sizes[1]) if len(sizes) == 2 else None
+    """Return the first values of ``size`` and ``ddfsize`` in func.sh, in KiB, or None if either is missing."""
+    sizes = dict(reversed(_SIZE.findall(functions)))
+    return (int(sizes["size"]), int(sizes["ddfsize"])) if len(sizes) == 2 else None
 
 
 FOLDER = "md-tests"
@@ -456,11 +452,10 @@ class SuiteJournal:
 
     def add(self, result: SuiteResult, logs: Mapping[str, str]) -> SuiteResult:
         """Store a result and its logs durably, and return the result with the logs' names. Raises ResultError."""
-        names = tuple(f"{result.test}.{ending}" for ending, text in logs.items() if text)
-        for ending, text in logs.items():
-            if text:
-                write_file(self.logs / f"{result.test}.{ending}", text.encode("utf-8", "replace"))
-        result = msgspec.structs.replace(result, logs=names)
+        texts = {f"{result.test}.{ending}": text for ending, text in logs.items() if text}
+        for name, text in texts.items():
+            write_file(self.logs / name, text.encode("utf-8", "replace"))
+        result = msgspec.structs.replace(result, logs=tuple(texts))
         self._journal.append(result)
         self.results.append(result)
         return result
@@ -489,12 +484,11 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
         journal: SuiteJournal | None = None
         try:
             (folder / _LOGS).mkdir(mode=0o700)
-            digest = copy_suite(suite, folder / _SUITE)
             run = SuiteRun(
                 id=folder.name,
                 created_utc=created,
                 checkout=str(suite.folder.resolve()),
-                digest=digest,
+                digest=copy_suite(suite, folder / _SUITE),
                 target=target,
                 tests=tuple(tests),
             )
@@ -519,10 +513,8 @@ def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
         journal = SuiteJournal(runs, run)
         if journal.left:
             if digest_of(suite) != run.digest:
-                raise SpecError(
-                    f"'{suite.folder}' has changed since the run of {run.created_utc} started",
-                    hint=_NEW_RUN,
-                )
+                message = f"'{suite.folder}' has changed since the run of {run.created_utc} started"
+                raise SpecError(message, hint=_NEW_RUN)
             journal.forget_copy()
             copy_suite(suite, journal.copy)
         yield journal
@@ -575,10 +567,9 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
 
 def explanation(result: SuiteResult) -> str:
     """Return the kernel's first complaint, the reason for the outcome, and upstream's note, in one line."""
-    parts = [f"kernel: {result.kernel[0]}"] if result.kernel else []
-    parts += [result.why] if result.why else []
-    parts += [f"upstream: {result.upstream}"] if result.upstream else []
-    return "; ".join(parts)
+    kernel = f"kernel: {result.kernel[0]}" if result.kernel else ""
+    upstream = f"upstream: {result.upstream}" if result.upstream else ""
+    return "; ".join(filter(None, (kernel, result.why, upstream)))
 
 
 def result_line(result: SuiteResult) -> str:

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, open_lab
+from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.errors import CommandTimedOut, LabError, MachineLost, SpecError
 from lab.gates.files import open_plain
 from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
@@ -183,7 +183,13 @@ def open_suite_machine(
         closing(lab.machine) as machine,
     ):
         (disk,) = lab.disks
-        lab.execute(_format_plan(disk))
+        step = Step(
+            ("mkfs.ext4", "-q", "-F", "-O", "^has_journal", disk.node),
+            "The suite stores its files for loop devices, its logs and its backup files of reshapes there.",
+            danger=Danger.DATA,
+            writes_devices=(disk.node,),
+        )
+        lab.execute(Plan("Make room for the suite's files", (step,)))
         witness = _witness_of(machine)
         machine.call(_PREPARE, (str(copy), disk.node, *witness.mounted))
         # Some of these modules are built in, and newer kernels lack others. The suite detects which are available.
@@ -191,26 +197,11 @@ def open_suite_machine(
         for module in MODULES:
             machine.run(("modprobe", module), check=False)
         machine.run((udev_daemon, "--daemon"), timeout_seconds=_START_UDEV_SECONDS)
-        _mount_debugfs(machine)
+        if "debugfs" in (machine.read(["/proc/filesystems"])["/proc/filesystems"] or "").split():
+            machine.run(("mount", "-t", "debugfs", "none", "/sys/kernel/debug"), check=False)
         # Send all kernel messages to the console, which is a file on this computer and survives a crash of the machine.
         machine.write("/proc/sys/kernel/printk", "8")
         yield SuiteMachine(lab, witness, file_kib)
-
-
-def _format_plan(disk: LabDisk) -> Plan:
-    step = Step(
-        ("mkfs.ext4", "-q", "-F", "-O", "^has_journal", disk.node),
-        "The suite stores its files for loop devices, its logs and its backup files of reshapes there.",
-        danger=Danger.DATA,
-        writes_devices=(disk.node,),
-    )
-    return Plan("Make room for the suite's files", (step,))
-
-
-def _mount_debugfs(machine: Machine) -> None:
-    known = machine.read(["/proc/filesystems"])["/proc/filesystems"] or ""
-    if "debugfs" in known.split():
-        machine.run(("mount", "-t", "debugfs", "none", "/sys/kernel/debug"), check=False)
 
 
 def _witness_of(machine: Machine) -> Witness:
