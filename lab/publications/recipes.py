@@ -190,15 +190,14 @@ class Recipe:
     """Whether the script sets up loop devices whose names are unknown."""
     mounted: dict[str, list[str]] = field(default_factory=dict)
     """The folders where each array or other device is mounted."""
-    buffered_loops: tuple[str, ...] = ()
-    made_files: frozenset[str] = frozenset()
+    buffered_loops: list[str] = field(default_factory=list)
+    made_files: set[str] = field(default_factory=set)
     while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
     """fio commands, each with the arrays whose first resync may still be running (``_Syncs.running``)."""
     noticed: list[tuple[str, Seen]] = field(default_factory=list)
     """The violations that were seen while the commands were followed, each with the id of its rule."""
 
     def skip(self, line: int, why: str) -> None:
-        """Record that a command is not analysed, and the reason."""
         self.noticed.append((NOT_ANALYSED, Seen(f"line {line}", f"not analysed: {why}", NOT_JUDGED)))
 
     @property
@@ -212,13 +211,12 @@ def parse_recipe(text: str) -> Recipe:
     script = read_script(text)
     recipe = Recipe(tuple(script.commands), script.files)
     disks, syncs = _Disks(recipe), _Syncs(recipe.commands)
-    made = set()
     for command in recipe.commands:
         call = parse_mdadm(command.words[1:]) if command.program == "mdadm" else None
         syncs.take(command, call)
         if command.program == "fio" and not command.is_conditional:
             recipe.while_syncing.append((command, dict(syncs.running)))
-        made |= set(_files_made(command))
+        recipe.made_files.update(_files_made(command))
         if command.program == "losetup":
             _take_losetup(recipe, command)
         elif call:
@@ -229,7 +227,6 @@ def parse_recipe(text: str) -> Recipe:
         elif command.program in programs().wipers:
             disks.wiped(command)
         _take_hidden(recipe, command)
-    recipe.made_files = frozenset(made)
     return recipe
 
 
@@ -350,17 +347,12 @@ class _Disks:
         words = [word for word in call.names if not word.unknown and not word.has_glob]
         is_whole = len(words) == len(call.names) and "scan" not in call.values
         if "stop" in call.values:
-            keys = {_key(word.text) for word in words}
-            freed = {disk for disk, user in self._in_use.items() if not is_whole or user[0] in keys}
-            for disk in freed:
-                del self._in_use[disk]
-            for key in keys if is_whole else list(self._members):
-                self._members[key] = None
+            keys = {_key(word.text) for word in words} if is_whole else self._members.keys()
+            self._in_use = {disk: user for disk, user in self._in_use.items() if is_whole and user[0] not in keys}
+            self._members |= dict.fromkeys(keys)
         elif "zero-superblock" in call.values:
-            if not is_whole:
-                self._in_use.clear()
-            for word in words:
-                self._in_use.pop(word.text, None)
+            erased = {word.text for word in words}
+            self._in_use = {disk: user for disk, user in self._in_use.items() if is_whole and disk not in erased}
 
 
 class _Syncs:
@@ -424,11 +416,9 @@ def _may_be(device: str, member: Word) -> bool:
 
 def dd_bytes(command: ShellCommand) -> int | None:
     """Return the number of bytes that a dd command copies (bs x count), or None if it lacks one of these options."""
-    block, count = command.option("bs"), command.option("count")
-    if block is None or count is None or digits(count) is None:
-        return None
+    block, count = command.option("bs"), digits(command.option("count") or "")
     try:
-        return parse_bytes(block, what="bs") * int(count)
+        return None if block is None or count is None else parse_bytes(block, what="bs") * count
     except SpecError:
         return None
 
@@ -446,9 +436,8 @@ def _take_losetup(recipe: Recipe, command: ShellCommand) -> None:
     words = [word for word in command.argv[1:] if not word.startswith("-")]
     if len(words) == 2 and words[0].startswith("/dev/"):
         recipe.loops[words[0]] = words[1]
-        direct = command.option("--direct-io")
-        if direct != "on" and "--direct-io" not in command.argv:
-            recipe.buffered_loops = (*recipe.buffered_loops, words[0])
+        if command.option("--direct-io") != "on" and "--direct-io" not in command.argv:
+            recipe.buffered_loops.append(words[0])
     elif any(word in ("-f", "--find") or re.match("-[a-zA-Z]*f", word) for word in command.argv[1:]):
         recipe.has_other_loops = True
 
@@ -559,9 +548,8 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
 def _device_missing(recipe: Recipe) -> Iterator[Seen]:
     # Only loop devices are checked, because the text does not show whether other disks exist.
     used = [member for each in recipe.created for member in each.members] + recipe.added
-    for device in dict.fromkeys(used):
-        is_loop = device.startswith("/dev/loop") and recipe.loops and not recipe.has_other_loops
-        if is_loop and device not in recipe.loops:
+    for device in dict.fromkeys(used) if recipe.loops and not recipe.has_other_loops else ():
+        if device.startswith("/dev/loop") and device not in recipe.loops:
             yield Seen(device, "is used, but no losetup command sets it up", "an image and a losetup for it")
     for device, file in recipe.loops.items():
         if recipe.made_files and file not in recipe.made_files:

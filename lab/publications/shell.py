@@ -37,7 +37,7 @@ _DECLARES = {"export", "local", "declare", "readonly", "typeset"}
 _OPENS = {"if": "fi", "while": "done", "until": "done", "case": "esac", "select": "done"}
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,79}"
 _ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=")
-_LOOP_HEAD = re.compile(_NAME)
+_NAMED = re.compile(_NAME)
 
 
 class _Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -242,8 +242,7 @@ class _Lexer:
             is_literal = quoted and following not in '$`"\\\n'
             yield Piece(("\\" if is_literal else "") + following.replace("\n", ""), is_quoted=True)
         elif char == "'":
-            body = self._until("'", self._at + 1)
-            yield Piece(body, is_quoted=True)
+            yield Piece(self._until("'", self._at + 1), is_quoted=True)
         elif char == '"':
             start = self._at
             self._at += 1
@@ -270,7 +269,7 @@ class _Lexer:
             body = self._balanced(at + 1, "{", "}")
             found = re.fullmatch(rf"({_NAME})(?::?-.*)?", body, re.DOTALL)
             return Piece(name=found[1] if found else "", raw=f"${{{body}}}", is_quoted=quoted)
-        if found := re.compile(_NAME).match(text, at + 1):
+        if found := _NAMED.match(text, at + 1):
             self._at = found.end()
             return Piece(name=found[0], raw=f"${found[0]}", is_quoted=quoted)
         following = text[at + 1 : at + 2]
@@ -312,11 +311,8 @@ class _Lexer:
 
     def _open(self, start: int) -> SpecError:
         begin = self._text.rfind("\n", 0, start) + 1
-        line = self._text[begin:].partition("\n")[0]
-        return SpecError(
-            f"a quote or bracket in the recipe is not closed: {shortened(line)}",
-            hint="close it on that line",
-        )
+        line = shortened(self._text[begin:].partition("\n")[0])
+        return SpecError(f"a quote or bracket in the recipe is not closed: {line}", hint="close it on that line")
 
 
 class _Runner:
@@ -385,10 +381,10 @@ class _Runner:
             return
         head, body = tokens[:start], tokens[start + 1 :]
         name = head[0].plain if head else ""
+        is_name = _NAMED.fullmatch(name)
         words = [word for each in head[2:] if each.pieces for word in self._expanded(each)]
-        if not _LOOP_HEAD.fullmatch(name) or len(head) < 2 or head[1].plain != "in" or any(w.unknown for w in words):
-            if _LOOP_HEAD.fullmatch(name):
-                self._variables[name] = None
+        if not is_name or len(head) < 2 or head[1].plain != "in" or any(word.unknown for word in words):
+            self._variables |= {name: None} if is_name else {}
             self._inner(body)
             return
         for word in words:
@@ -465,9 +461,8 @@ class _Runner:
         words = self._assigned(words)
         if not words:
             return None
-        words = _without_prefixes(words)
-        line = tokens[0].line
-        return ShellCommand(tuple(words), line, writes_to=writes_to, stdin=stdin, is_conditional=self._is_conditional)
+        named, line = tuple(_without_prefixes(words)), tokens[0].line
+        return ShellCommand(named, line, writes_to=writes_to, stdin=stdin, is_conditional=self._is_conditional)
 
     def _heredoc(self, text: str, expands: bool) -> str:
         if not expands:
@@ -521,14 +516,13 @@ class _Runner:
                     fields += [[(each, False)] for each in several]
                     continue
             fields[-1].append((value, piece.is_quoted))
-        is_empty = not any(piece.is_quoted for piece in token.pieces)
-        words = []
-        for parts in fields:
-            if not parts and is_empty:
-                continue
-            for text, has_glob in _braces(parts):
-                words.append(Word(text, unknown, (is_bare or is_list) and bool(unknown), has_glob))
-        return words
+        is_shown, may_be_many = any(piece.is_quoted for piece in token.pieces), (is_bare or is_list) and bool(unknown)
+        return [
+            Word(text, unknown, may_be_many, has_glob)
+            for parts in fields
+            if parts or is_shown
+            for text, has_glob in _braces(parts)
+        ]
 
 
 def _too_long() -> SpecError:
