@@ -279,18 +279,17 @@ def find_suite(folder: Path) -> Suite:
             f"{quoted} does not contain mdadm's sources: {lacking[0]} is missing",
             hint="give the top-level folder of a git clone of mdadm (github.com/md-raid-utilities/mdadm)",
         )
-    names = sorted(path.name for path in (folder / "tests").iterdir())
-    tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
+    # The suite's own loop is over [0-9][0-9]*.
+    tests = tuple(
+        path.name
+        for path in sorted((folder / "tests").iterdir())
+        if is_name(path.name) and _TEST.fullmatch(path.name) and not path.name.endswith(_NO_TESTS) and path.is_file()
+    )
     if not tests:
         raise SpecError(f"{quoted} has no tests in 'tests'", hint="use a complete checkout of mdadm")
     notes = {name: folder / "tests" / f"{name}.broken" for name in tests}
     broken = {name: _text(path, _MOST_NOTE_BYTES) for name, path in notes.items() if path.is_file()}
     return Suite(folder, tests, broken, _file_sizes(_text(folder / FUNCTIONS, _MOST_FILE_BYTES)))
-
-
-def is_test(name: str) -> bool:
-    """Whether the suite's loop over ``[0-9][0-9]*`` would run the file with this name in ``tests``."""
-    return is_name(name) and _TEST.fullmatch(name) is not None and not name.endswith(_NO_TESTS)
 
 
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
@@ -560,9 +559,9 @@ def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
 def counts(journal: SuiteJournal) -> dict[str, int]:
     """Count the tests by outcome, and those with kernel complaints if there are any."""
     found = Counter(result.outcome for result in journal.results)
-    counted = {outcome.value: found[outcome] for outcome in SuiteOutcome if found[outcome]}
-    complaints = sum(bool(result.kernel) for result in journal.results)
-    return {**counted, **({"with kernel complaints": complaints} if complaints else {})}
+    counted = {outcome.value: found[outcome] for outcome in SuiteOutcome}
+    counted["with kernel complaints"] = sum(bool(result.kernel) for result in journal.results)
+    return {name: count for name, count in counted.items() if count}
 
 
 def explanation(result: SuiteResult) -> str:

@@ -27,7 +27,7 @@ from lab.gates.text import shortened
 from lab.lint.experiment_checks import TRUSTWORTHY_REPEATS
 from lab.lint.fio_checks import NOT_JUDGED, FioJob, FioSection, lint_fio, lint_job, read_command, read_job, seconds_of
 from lab.lint.rules import NOT_ANALYSED, Check, LintFinding, Seen, distinct, run_checks
-from lab.publications.shell import ShellCommand, Word, programs, read_script
+from lab.publications.shell import ShellCommand, Word, bare_unknown, programs, read_script
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import GIB, human_bytes
 
@@ -90,7 +90,7 @@ class MdadmCall:
 def parse_mdadm(words: Sequence[Word]) -> MdadmCall:
     """Parse the arguments of an mdadm command."""
     call = MdadmCall()
-    if bare := next((word.unknown for word in words if word.is_bare), ""):
+    if bare := bare_unknown(words):
         call.problem = f"it contains {bare}"
         return call
     action = ""
@@ -297,25 +297,19 @@ class _Disks:
             self._recipe.noticed.append((MEMBER_TWICE, seen))
         is_certain = not command.is_conditional and bool(call.names) and not call.names[0].unknown
         for device in certain:
-            user = self._in_use.get(device)
+            user = self._in_use.pop(device, None)
             if user and user[0] != key and is_certain:
                 arrays = self._recipe.reused.setdefault(device, [user[1]])
                 arrays += [array] if array not in arrays else []
             if is_certain:
                 self._in_use[device] = (key, array)
-            else:
-                self._in_use.pop(device, None)
         is_whole = is_certain and len(devices) == len(call.devices)
         self._members[key] = list(call.devices) if is_whole else None
         level = call.values.get("level", "").removeprefix("raid")
-        assumes_clean = "assume-clean" in call.values
-        self._recipe.created.append(Created(array, level, certain, assumes_clean))
+        self._recipe.created.append(Created(array, level, certain, assumes_clean="assume-clean" in call.values))
 
     def _assemble(self, call: MdadmCall) -> None:
         key = _key(call.array)
-        if not call.devices:
-            self._members[key] = self._members.get(key)
-            return
         for word in call.devices:
             self._in_use[word.text] = (key, call.array)
         self._members.setdefault(key, None)
@@ -465,7 +459,7 @@ def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
 def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) -> Iterator[FioJob]:
     """Yield the jobs of a fio command, one from its own options, and one for each job file in its arguments."""
     where = f"line {command.line}: "
-    if bare := command.bare_unknown():
+    if bare := bare_unknown(command.words):
         why = f"the fio command in line {command.line} is not analysed: it contains {bare}"
         yield FioJob(skipped=[(f"line {command.line}", why)])
         return

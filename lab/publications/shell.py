@@ -9,7 +9,7 @@ are marked as unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -135,9 +135,10 @@ class ShellCommand:
                 return argv[index + 1]
         return None
 
-    def bare_unknown(self) -> str:
-        """Return the first unknown part that may expand to any number of words, or "" if there is none."""
-        return next((word.unknown for word in self.words if word.is_bare), "")
+
+def bare_unknown(words: Iterable[Word]) -> str:
+    """Return the first unknown part that may expand to any number of words, or "" if there is none."""
+    return next((word.unknown for word in words if word.is_bare), "")
 
 
 @dataclass
