@@ -48,7 +48,8 @@ from lab.machine.kernel_image import built_folders, find_kernel
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.job import depends_on, differing
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
-from lab.results.statistics import estimate
+from lab.results.rows import grouped, rows
+from lab.results.statistics import Estimate
 from lab.results.store import ResultStore
 from lab.store import Journal, RecordFile, RunFolders, id_word, stem
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
@@ -131,18 +132,12 @@ def unpacked_cell(data: bytes, source: str) -> CellDone:
     return done
 
 
-def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> Iterable[CellRow]:
-    experiment = task.experiment
-    array = experiment.arrays[0]
-    for job in experiment.jobs:
-        workload = job.build()
-        cells = [cell for cell in record.cells if cell.workload == workload.id and cell.phase == HEALTHY]
-        for direction in ("read", "write"):
-            figures = [found for cell in cells if (found := cell.figures.sections.get(direction))]
-            if not figures:
-                continue
-            middle = estimate([each.iops for each in figures])
-            predicted = [cell.predicted_iops for cell in cells if cell.predicted_iops is not None]
+def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> Iterator[CellRow]:
+    experiment, array = task.experiment, task.experiment.arrays[0]
+    by_workload = grouped((row for row in rows(record) if row.phase == HEALTHY), lambda row: row.workload)
+    for workload in (job.build() for job in experiment.jobs):
+        for row in by_workload.get(workload.id, ()):
+            iops = row.iops
             yield CellRow(
                 cell=task.key,
                 digest=digest(record),
@@ -152,25 +147,25 @@ def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> It
                 drive=experiment.disks.model if experiment.disks.kind is DiskKind.SPINDLE else "",
                 kernel=task.kernel,
                 workload=workload.id,
-                direction=direction,
+                direction=row.direction,
                 block_bytes=workload.block_bytes,
                 queue_depth=workload.queue_depth,
                 jobs=workload.jobs,
-                repeats=len(figures),
-                iops=middle.median,
-                iops_low=middle.low,
-                iops_high=middle.high,
-                bytes_per_second=_median([each.bandwidth_bytes_per_second for each in figures]),
-                mean_seconds=_median([each.mean_seconds for each in figures]),
-                p99_seconds=_median([each.p99_seconds for each in figures if each.p99_seconds is not None]),
-                predicted_iops=_median(predicted),
+                repeats=len(row.cells),
+                iops=iops.median,
+                iops_low=iops.low,
+                iops_high=iops.high,
+                bytes_per_second=row.bytes_per_second.median,
+                mean_seconds=_median(row.latency_seconds("mean_seconds")),
+                p99_seconds=_median(row.latency_seconds("p99_seconds")),
+                predicted_iops=row.predicted_iops,
                 is_virtual_time=task.is_virtual_time,
                 **common,
             )
 
 
-def _median(values: list[float]) -> Any:
-    return estimate(values).median if values else None
+def _median(found: Estimate | None) -> float | None:
+    return found.median if found else None
 
 
 class CellStore:
@@ -187,22 +182,19 @@ class CellStore:
         """Return the keys in ``candidates`` that have a file. The files are not read."""
         return {key for key in candidates if os.path.lexists(self.path(key))}
 
-    def read(self, key: str) -> bytes | None:
-        """Read a cell's file. Return None if this fails. Raises ResultError if the file belongs to another user."""
+    def read(self, key: str) -> tuple[bytes, CellDone] | None:
+        """Return a cell's file and its summary, or None if it is missing or damaged, so that it must be measured."""
         path = self.path(key)
         try:
-            return read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
-        except OSError:
+            data = read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
+            done = unpacked_cell(data, f"'{path}'")
+        except (OSError, ResultError):
             return None
+        return (data, done) if done.key == key else None
 
     def load(self, key: str) -> CellDone | None:
-        """Return the summary of a cell, or None if its file is missing or damaged, so that it must be measured."""
-        try:
-            data = self.read(key)
-            done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
-        except ResultError:
-            return None
-        return done if done and done.key == key else None
+        found = self.read(key)
+        return found[1] if found else None
 
     def add(self, key: str, data: bytes) -> None:
         """Store a cell's file. Raises ResultError if it cannot be written."""
@@ -361,9 +353,8 @@ class SweepFolder:
             return "", "running" if is_running else "interrupted"
         cells = f"{progress.done:,} of {progress.planned:,}"
         if is_running:
-            return cells, "running" + (
-                f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
-            )
+            left = f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
+            return cells, f"running{left}"
         if progress.failed:
             is_whole = progress.done + progress.failed >= progress.planned
             return cells, f"{progress.failed:,} failed{'' if is_whole else ', interrupted'}"
@@ -436,20 +427,16 @@ class SweepStore:
     def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
         """Create the folder of a new sweep. Raises ResultError if it cannot be stored."""
         with self._runs.begin(stem(self._host.clock.utc_now(), sweep.id)) as folder:
+            created = utc_second_text(self._host.clock)
             record = SweepRecord(
-                id=folder.name,
-                created_utc=utc_second_text(self._host.clock),
-                toml=text,
-                is_virtual_time=is_virtual_time,
-                cells=cells,
+                id=folder.name, created_utc=created, toml=text, is_virtual_time=is_virtual_time, cells=cells
             )
             self._runs.write_header(record, folder.name)
         return self._folder(folder.name)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
         """Replace the cells in the header, after a change in the conditions on which their keys depend."""
-        record = msgspec.structs.replace(folder.record, cells=cells)
-        self._runs.write_header(record, folder.id)
+        self._runs.write_header(msgspec.structs.replace(folder.record, cells=cells), folder.id)
 
     def _folder(self, name: str) -> SweepFolder:
         return SweepFolder(self._runs, name, cell_store(self._host))
@@ -520,8 +507,8 @@ def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[st
     return found if is_virtual_time else {**found, "computer": computer()}
 
 
-def measured(payload: bytes) -> bytes:
-    """Measure a cell, or take it from this computer's store. Return a ``MeasuredCell`` as msgpack.
+def measured(payload: bytes) -> MeasuredCell:
+    """Measure a cell, or take it from this computer's store.
 
     ``payload`` is a CellTask as JSON. A newly measured cell is added to the store first. Raises ToolMissing if this
     computer does not match ``CellTask.depends_on``, and LabError if the run fails.
@@ -530,15 +517,15 @@ def measured(payload: bytes) -> bytes:
     host = Host.real(COMMAND)
     store = cell_store(host)
     with claimed(task.key, host, task.most_seconds):
-        if was_there := store.load(task.key) is not None:
-            data = store.read(task.key) or b""
+        if found := store.read(task.key):
+            data = found[0]
         else:
             here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
             if different := differing(task.depends_on, here):
                 raise ToolMissing(f"{computer()} has a different {different}", hint="install the same version there")
             data = _measured_now(task, host)
             store.add(task.key, data)
-    return msgspec.msgpack.encode(MeasuredCell(data, was_there))
+    return MeasuredCell(data, was_there=found is not None)
 
 
 def _measured_now(task: CellTask, host: Host) -> bytes:

@@ -133,11 +133,10 @@ class ClusterSpec:
     """A parsed ``--cluster`` option. ``text`` is the option as typed."""
 
     kind: ClusterKind
+    text: str
     workers: int = 0
     """For ``local``, the number of workers, or 0 for one per processor."""
     hosts: tuple[str, ...] = ()
-    address: str = ""
-    text: str = "local"
 
 
 def parse_cluster(text: str) -> ClusterSpec:
@@ -145,27 +144,26 @@ def parse_cluster(text: str) -> ClusterSpec:
     text = text.strip()
     word, _, rest = text.partition(":")
     if _ADDRESS.fullmatch(text) and int(text.rpartition(":")[2]) in range(1, 65_536):
-        return ClusterSpec(ClusterKind.ADDRESS, address=text, text=text)
+        return ClusterSpec(ClusterKind.ADDRESS, text)
     if word == ClusterKind.LOCAL:
         workers = whole(rest, "workers of --cluster local:") if rest else 0
         if rest and not 1 <= workers <= MOST_WORKERS:
             raise SpecError(f"{workers} workers are not possible", hint=f"choose 1 to {MOST_WORKERS}")
-        return ClusterSpec(ClusterKind.LOCAL, workers=workers, text=text)
+        return ClusterSpec(ClusterKind.LOCAL, text, workers)
     if word == ClusterKind.SSH and rest:
         hosts = tuple(host.strip() for host in rest.split(","))
-        for host in hosts:
-            if not _HOST.fullmatch(host):
-                raise SpecError(
-                    f"'{shortened(host)}' cannot be a host", hint="write ssh:HOST,HOST with hosts that ssh can reach"
-                )
+        if wrong := [host for host in hosts if not _HOST.fullmatch(host)]:
+            raise SpecError(
+                f"'{shortened(wrong[0])}' cannot be a host", hint="write ssh:HOST,HOST with hosts that ssh can reach"
+            )
         if len(set(hosts)) < len(hosts):
             raise SpecError(
                 "a host is given twice",
                 hint="give each host once; [cluster.ssh] workers sets the number of workers on each",
             )
-        return ClusterSpec(ClusterKind.SSH, hosts=hosts, text=text)
+        return ClusterSpec(ClusterKind.SSH, text, hosts=hosts)
     if text == ClusterKind.SLURM:
-        return ClusterSpec(ClusterKind.SLURM, text=text)
+        return ClusterSpec(ClusterKind.SLURM, text)
     raise SpecError(
         f"'{shortened(text)}' is not a cluster",
         hint="write local, local:4, ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786",

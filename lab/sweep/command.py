@@ -62,11 +62,11 @@ def sweep(
             raise SpecError("--plan needs the name of a sweep", hint="raidlab sweep NAME --plan")
         _list(context, store)
         return ExitCode.DONE
-    folder = _earlier(name, store, is_resumed=resume)
+    folder = _earlier(name, store, context, is_resumed=resume)
     if folder and not resume and not plan:
         _show(folder, context)
         return ExitCode.DONE
-    text = folder.record.toml if folder else _announced(name or "", context)
+    text = folder.record.toml if folder else find_sweep(name or "")[1]
     meant = decode_sweep(text, folder.id if folder else name or "")
     if resume and folder is None:
         folder = _resumed(meant, text, store, context)
@@ -91,11 +91,6 @@ def sweep(
     return _print_outcome(outcome, context)
 
 
-def _announced(name: str, context: Context) -> str:
-    context.announce_foreign(name, FileKind.SWEEP)
-    return find_sweep(name)[1]
-
-
 def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
     """Return a callback that shows the progress of planning on a terminal if planning takes more than a second."""
     begin = clock.monotonic_seconds()
@@ -115,11 +110,12 @@ def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
         bar.show(label, progress.done / progress.planned, progress.left_seconds)
 
 
-def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepFolder | None:
-    """Find the stored sweep ``name``, or return None for a sweep's file. Raises ResultError if it does not exist."""
+def _earlier(name: str | None, store: SweepStore, context: Context, *, is_resumed: bool) -> SweepFolder | None:
+    """Find the stored sweep ``name``, or announce a sweep's file and return None. Raises ResultError if not found."""
     if name is None:
         return store.find("latest") if is_resumed else None
     if name.endswith(".toml") or name in built_in_names():
+        context.announce_foreign(name, FileKind.SWEEP)
         return None
     if name != LATEST and not any(each.startswith(name) for each in store.ids()):
         # Raises SpecError with the nearest known name in its hint.
@@ -193,29 +189,17 @@ def _document(folder: SweepFolder) -> dict[str, Any]:
 def _show(folder: SweepFolder, context: Context) -> None:
     if context.json:
         out_json(_document(folder))
-        return
-    out(summary_text(folder.result(), is_running=folder.is_running))
+    else:
+        out(summary_text(folder.result(), is_running=folder.is_running))
 
 
 def _list(context: Context, store: SweepStore) -> None:
     sweeps = [store.find(each) for each in store.ids()]
     known = [find_sweep(name)[0] for name in built_in_names()]
-    if context.json:
-        out_json(
-            {
-                "sweeps": [{"id": each.id, "title": each.title} for each in known],
-                "runs": [
-                    {"id": each.id, "progress": each.current_progress(), "is_running": each.is_running}
-                    for each in sweeps
-                ],
-            }
-        )
-        return
-    out(table(("sweep", "title"), [(each.id, each.title) for each in known]))
+    runs = [{"id": each.id, "progress": each.current_progress(), "is_running": each.is_running} for each in sweeps]
+    document = {"sweeps": [{"id": each.id, "title": each.title} for each in known], "runs": runs}
+    tables = [table(("sweep", "title"), [(each.id, each.title) for each in known])]
     if sweeps:
-        out()
-        out(
-            table(
-                ("run before", "cells", "state"), [(each.id, *each.state_words()) for each in sweeps], right=("cells",)
-            )
-        )
+        rows = [(each.id, *each.state_words()) for each in sweeps]
+        tables.append(table(("run before", "cells", "state"), rows, right=("cells",)))
+    context.out(document, "\n\n".join(tables))

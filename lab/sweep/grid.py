@@ -6,7 +6,7 @@ There is one row for each cell, workload and direction. Main effects are shares 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,7 +51,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     """Median of the repeats' mean latencies. ``p99_seconds`` is the median of their 99th percentiles."""
     p99_seconds: float | None
     predicted_iops: float | None
-    """The prediction of lab.theory, or None if there is none."""
+    """The prediction of lab.theory for this direction, or None if there is none."""
     is_virtual_time: bool
     computer: str
     """The computer that measured the cell (lab.sweep.cells.computer)."""
@@ -168,12 +168,9 @@ def _sensitivity(title: str, grid: SweepGrid, numbers: Sequence[int], axes: Sequ
     return Sensitivity(title, len(numbers), tuple(effects), _together(columns, logs) / total)
 
 
-def _groups(codes: Sequence[int], logs: Sequence[float]) -> Iterable[list[float]]:
+def _groups(codes: Sequence[int], logs: Sequence[float]) -> list[list[float]]:
     """Return the values in ``logs``, grouped by their code."""
-    groups: dict[int, list[float]] = {}
-    for code, value in zip(codes, logs, strict=True):
-        groups.setdefault(code, []).append(value)
-    return groups.values()
+    return [[logs[number] for number in group] for group in grouped(range(len(codes)), codes.__getitem__).values()]
 
 
 def _between(codes: Sequence[int], logs: Sequence[float]) -> float:
@@ -335,7 +332,7 @@ def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
         yield msgspec.structs.replace(row, **none) if none else row
 
 
-def _axes(result: SweepResult, rows: Sequence[CellRow]) -> Iterator[Axis]:
+def _axes(result: SweepResult, rows: Sequence[CellRow]) -> list[Axis]:
     """Return the axes of the sweep's file, in its order, then the varying fields that these axes do not determine."""
     stated = {_BY_FIELD.get(name, name): values for name, values in result.axes.items()}
     found: list[Axis] = []
@@ -345,7 +342,7 @@ def _axes(result: SweepResult, rows: Sequence[CellRow]) -> Iterator[Axis]:
         axis = _axis(name, stated.get(name, ()), rows)
         if axis and (name in stated or not _follows(axis, found)):
             found.append(axis)
-    return iter(found)
+    return found
 
 
 def _axis(name: str, order: Sequence[AxisValue], rows: Sequence[CellRow]) -> Axis | None:
@@ -362,14 +359,8 @@ def _axis(name: str, order: Sequence[AxisValue], rows: Sequence[CellRow]) -> Axi
         values += [value for value in there if value not in values]
     place: dict[AxisValue | None, int] = {value: code for code, value in enumerate(values)}
     labels = tuple(map(kind.word, values))
-    return Axis(
-        name,
-        kind.title,
-        tuple(values),
-        labels,
-        tuple(map(kind.alone.format, labels)),
-        tuple(place.get(value, NOWHERE) for value in column),
-    )
+    words, codes = tuple(map(kind.alone.format, labels)), tuple(place.get(value, NOWHERE) for value in column)
+    return Axis(name, kind.title, tuple(values), labels, words, codes)
 
 
 def _follows(axis: Axis, others: Sequence[Axis]) -> bool:
@@ -419,17 +410,16 @@ def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
 
 
 def _missing_tables(grid: SweepGrid) -> Iterator[Table]:
-    failed = grid.result.failed
-    if failed:
-        rows = tuple(
-            (each.label, shortened(" ".join(each.message.split()), _MOST_OF_MESSAGE)) for each in failed[:_FEW_FAILED]
-        )
-        notes = (f"and {len(failed) - len(rows):,} more",) if len(failed) > len(rows) else ()
-        yield Table("Cells that could not be measured", (Column("cell", False), Column("why", False)), rows, notes)
-    if grid.problems:
-        notes = (f"and {len(grid.problems) - _FEW_FAILED:,} more",) if len(grid.problems) > _FEW_FAILED else ()
-        left_out = tuple((problem,) for problem in grid.problems[:_FEW_FAILED])
-        yield Table("Left out of all tables", (Column("what, and why", False),), left_out, notes)
+    failed = [(each.label, shortened(" ".join(each.message.split()), _MOST_OF_MESSAGE)) for each in grid.result.failed]
+    problems = [(problem,) for problem in grid.problems]
+    found: tuple[tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]], ...] = (
+        ("Cells that could not be measured", ("cell", "why"), failed),
+        ("Left out of all tables", ("what, and why",), problems),
+    )
+    for title, names, rows in found:
+        if rows:
+            notes = (f"and {len(rows) - _FEW_FAILED:,} more",) if len(rows) > _FEW_FAILED else ()
+            yield Table(title, tuple(Column(name, False) for name in names), tuple(rows[:_FEW_FAILED]), notes)
 
 
 def _found_tables(grid: SweepGrid) -> tuple[Table, ...]:
@@ -489,7 +479,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     )
     body = []
     for number, row, theory in off[:most]:
-        labels = (f"{row.workload}, {row.direction}s", *_place(grid.settings, number))
+        labels = (f"{row.workload}, {row.direction}s", *(axis.label(number) for axis in grid.settings))
         figures = (iops_text(row.iops), interval_text(row), iops_text(theory), f"{row.iops / theory:.2f}")
         body.append((*labels, *figures))
     lie, their = ("lies", "its") if len(off) == 1 else ("lie", "their")
@@ -539,11 +529,6 @@ def _columns(axes: Sequence[Axis]) -> Iterator[Column]:
         yield Column(axis.title, axis.is_number)
 
 
-def _place(axes: Sequence[Axis], number: int) -> Iterator[str]:
-    for axis in axes:
-        yield axis.label(number)
-
-
 def _by_speed(grid: SweepGrid, pair: Pair) -> list[int]:
     return sorted(pair.rows, key=lambda number: -grid.rows[number].iops)
 
@@ -555,7 +540,8 @@ def _extremes(grid: SweepGrid, axes: Sequence[Axis], pair: Pair, most: int) -> I
     worst = ordered[most:][-most:][::-1]
     for word, numbers in (("best", ordered[:most]), ("worst", worst)):
         for place, number in enumerate(numbers):
-            yield word if most == 1 else f"{word} {place + 1}", (*_place(axes, number), *_figures(grid.rows[number]))
+            labels = (axis.label(number) for axis in axes)
+            yield word if most == 1 else f"{word} {place + 1}", (*labels, *_figures(grid.rows[number]))
 
 
 def _figures(row: CellRow) -> Iterator[str]:

@@ -67,7 +67,7 @@ DEATH_SECONDS = 60
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
 _POLL_SECONDS = 0.05
-_QUEUE_SECONDS = 10.0
+_QUEUE, _QUEUE_SECONDS = ("squeue", "--noheader", "--format=%i", "--me"), 10.0
 _QUIET_SECONDS = 5.0
 _SCRATCH = "dask-scratch-space"
 """Folder for the temporary files of Dask's processes."""
@@ -168,6 +168,10 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
         with suppress(BrokenPipeError):
             self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
         await super().start()
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
 
     def end_of(self) -> str:
         """Return how the process ended, with its last error message, or an empty string while it runs."""
@@ -302,29 +306,24 @@ class Pool:
     @property
     def process_ids(self) -> dict[str, int]:
         """The process id of each worker or, if it runs on another computer, of its ssh, by the worker's name."""
-        found = {}
-        for name, worker in list(self._cluster.workers.items()) if self._cluster else ():
-            pid = (
-                worker.process.pid if isinstance(worker, SshWorker) and worker.process else getattr(worker, "pid", None)
-            )
-            if pid:
-                found[str(name)] = int(pid)
-        return found
+        workers = list(self._cluster.workers.items()) if self._cluster else ()
+        return {str(name): int(pid) for name, worker in workers if (pid := getattr(worker, "pid", None))}
 
     def workers(self) -> dict[str, str]:
         """Return the names of all connected workers by address. The answer may be half a second old."""
         now = self.now()
         if now > self._seen_at + _SEEN_SECONDS or not self._seen:
-            try:
+            self._seen, self._seen_at = {}, now
+            with suppress(OSError):
                 found = self.client.scheduler_info(n_workers=-1).get("workers", {})
                 self._seen = {str(address): str(each["name"]) for address, each in found.items()}
-            except OSError:
-                self._seen = {}
-            self._seen_at = now
         return self._seen
 
+    def run(self, function: Callable[..., object], *arguments: bytes, workers: list[str] | None = None) -> Any:
+        """Call ``function`` on each worker. Return its result by address, or the exception that it raised."""
+        return self.client.run(function, *arguments, workers=workers, on_error="return")
+
     def now(self) -> float:
-        """Read this computer's monotonic clock, in seconds."""
         return self._host.clock.monotonic_seconds()
 
     def tend(self) -> None:
@@ -392,20 +391,10 @@ class Pool:
         if self.spec.kind is ClusterKind.SLURM and now > self._queue_seen_at + _QUEUE_SECONDS:
             self._queue_seen_at = now
             jobs = {n: w.job_id for n, w in self._cluster.workers.items() if n not in connected | found.keys()}
-            found.update(self._over(jobs))
+            if jobs and not (listed := self._host.processes.run(_QUEUE)).status:
+                there = listed.stdout.split()
+                found |= {name: f"{name} (job {job}) has ended" for name, job in jobs.items() if job not in there}
         return found
-
-    def _over(self, jobs: dict[str, str]) -> dict[str, str]:
-        """Return a message, by name, for each job that is no longer in Slurm's queue."""
-        if not jobs:
-            return {}
-        listed = self._host.processes.run(("squeue", "--noheader", "--format=%i", "--me"))
-        there = set(listed.stdout.split())
-        return {
-            name: f"{name} (job {job}) has ended"
-            for name, job in jobs.items()
-            if not listed.status and job not in there
-        }
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
         """Close the workers in ``ended``, and start missing ones. The future ``_settling`` completes with this work."""
@@ -452,7 +441,7 @@ class Pool:
 
     def _start(self) -> None:
         if self.spec.kind is ClusterKind.ADDRESS:
-            self.client = _client_of_others(self.spec.address)
+            self.client = _client_of_others(self.spec.text)
             return
         fresh = Security.temporary()
         security = security_of(str(fresh.tls_ca_file), str(fresh.tls_client_key))

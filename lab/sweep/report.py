@@ -167,7 +167,11 @@ def report_sweep(
     if kind in ("html", "parquet"):
         if output is None:
             raise SpecError(f"{kind} output of a sweep needs a file", hint=f"add --output sweep.{kind}")
-        return _written(result, kind, output)
+        if kind == "parquet":
+            write_parquet(result, output)
+        else:
+            write_file(output, sweep_page(result).encode())
+        return f"{output}: {_count(result)}, {output.stat().st_size / 1e6:.1f} MB"
     match kind:
         case "csv":
             names = CellRow.__struct_fields__
@@ -207,14 +211,6 @@ def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
     )
 
 
-def _written(result: SweepResult, kind: str, output: Path) -> str:
-    if kind == "parquet":
-        write_parquet(result, output)
-    else:
-        write_file(output, sweep_page(result).encode())
-    return f"{output}: {_count(result)}, {output.stat().st_size / 1e6:.1f} MB"
-
-
 def _count(result: SweepResult) -> str:
     return f"{result.measured:,} of {counted(result.planned, 'cell')}"
 
@@ -229,7 +225,6 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
     """Plot a stacked bar for each group of figures, with a segment for each axis."""
     # Plotly numbers the bars from the bottom.
     groups = sensitivities(grid)[::-1]
-    places = list(range(len(groups)))
     # The sum may exceed 100 per cent, because shares overlap if combinations are missing.
     most = max((100 * sum(effect.share for effect in group.effects) for group in groups), default=0.0)
     layout = {
@@ -248,7 +243,7 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
             "font": {"size": 12},
         },
         "yaxis": {
-            "tickvals": places,
+            "tickvals": list(range(len(groups))),
             "ticktext": [plain(group.title) for group in groups],
             "zeroline": False,
             "showgrid": False,
@@ -279,6 +274,8 @@ _SCRIPTS = ("sweep.js", "charts.js", "cells.js")
 _EXTREMES, _SURPRISES, _MOST_PAIRS, _OPEN_TABLES = 5, 30, 6, 4
 _MOST_CONSOLES, _CONSOLE_CHARACTERS, _MOST_LABELS, _OPEN_LABELS = 50, 4000, 500, 5
 _CELL_DIGITS = 12
+_MULTIPLES = "One small chart for each value of two axes. All have the same scale."
+_HEAT = "Speeds over two axes. The first buttons choose the axes that explain most of the variance."
 _FOOTER = (
     "Points are medians of all repeats; lines through them are intervals that cover the true median. "
     "Shares of variance describe the cells of this sweep; they are not a significance test."
@@ -288,15 +285,18 @@ _FOOTER = (
 def sweep_page(result: SweepResult) -> str:
     """Return the HTML document. Raises RequirementMissing if the extra ``report`` is not installed."""
     grid = SweepGrid(result)
+    surprises = (ShownTable(surprise_table(grid, _SURPRISES), is_titled=False),)
+    is_predicted = any(row.predicted_iops for row in grid.rows)
+    stamps = tuple(_stamps(grid))
     sections = (
-        PageSection("multiples", "Small multiples", blocks=tuple(_multiples(grid))),
-        PageSection("heat", "Heat maps", blocks=tuple(_heat(grid))),
+        PageSection("multiples", "Small multiples", blocks=_charts(grid, "multiples", _MULTIPLES, 1)),
+        PageSection("heat", "Heat maps", blocks=_charts(grid, "heat", _HEAT, 2)),
         PageSection("extremes", "Best and worst", blocks=tuple(_extremes(grid))),
-        PageSection("surprises", "Surprises", blocks=tuple(_surprises(grid))),
+        PageSection("surprises", "Surprises", blocks=surprises if is_predicted else ()),
         PageSection("sensitivity", "What matters", blocks=tuple(_sensitivity(grid))),
         PageSection("failed", "Failed cells", blocks=tuple(_failures(result.failed))),
-        PageSection("cells", "All cells", blocks=_file("cells") if grid.rows else ()),
-        PageSection("stamps", "Be careful", blocks=tuple(_careful(grid))),
+        PageSection("cells", "All cells", blocks=(_file("cells"),) if grid.rows else ()),
+        PageSection("stamps", "Be careful", blocks=(Stamps(stamps, is_titled=False),) if stamps else ()),
         PageSection("conditions", "Conditions of measurement", blocks=tuple(_conditions(grid))),
     )
     page = Page(
@@ -312,27 +312,14 @@ def sweep_page(result: SweepResult) -> str:
     return render_page(page)
 
 
-def _file(name: str) -> tuple[Fragment]:
-    return (Fragment(PARTS / f"{name}.html"),)
+def _file(name: str) -> Fragment:
+    return Fragment(PARTS / f"{name}.html")
 
 
-def _nowhere(grid: SweepGrid) -> str:
+def _charts(grid: SweepGrid, name: str, remark: str, least_axes: int) -> tuple[Block, ...]:
     names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
-    return f" A cell without a value for {' or '.join(names)} appears at each value of that axis." if names else ""
-
-
-def _multiples(grid: SweepGrid) -> Iterator[Block]:
-    if grid.axes:
-        words = "One small chart for each value of two axes. All have the same scale."
-        yield Remark(f"{words}{_nowhere(grid)}")
-        yield from _file("multiples")
-
-
-def _heat(grid: SweepGrid) -> Iterator[Block]:
-    if len(grid.axes) > 1:
-        words = "Speeds over two axes. The first buttons choose the axes that explain most of the variance."
-        yield Remark(f"{words}{_nowhere(grid)}")
-        yield from _file("heat")
+    nowhere = f" A cell without a value for {' or '.join(names)} appears at each value of that axis." if names else ""
+    return (Remark(f"{remark}{nowhere}"), _file(name)) if len(grid.axes) >= least_axes else ()
 
 
 def _extremes(grid: SweepGrid) -> Iterator[Block]:
@@ -342,20 +329,10 @@ def _extremes(grid: SweepGrid) -> Iterator[Block]:
         yield Fold(f"{len(more)} more workloads and directions", more)
 
 
-def _surprises(grid: SweepGrid) -> Iterator[Block]:
-    if any(row.predicted_iops for row in grid.rows):
-        yield ShownTable(surprise_table(grid, _SURPRISES), is_titled=False)
-
-
 def _sensitivity(grid: SweepGrid) -> Iterator[Block]:
     if grid.axes:
         yield sensitivity_plot(grid)
         yield sensitivity_table(grid)
-
-
-def _careful(grid: SweepGrid) -> Iterator[Block]:
-    if stamps := tuple(_stamps(grid)):
-        yield Stamps(stamps, is_titled=False)
 
 
 def _conditions(grid: SweepGrid) -> Iterator[Block]:
@@ -432,8 +409,6 @@ def _counts(grid: SweepGrid) -> str:
 
 def _clock_words(rows: Sequence[CellRow]) -> str:
     virtual = len({row.cell for row in rows if row.is_virtual_time})
-    if not rows:
-        return ""
     if virtual == len({row.cell for row in rows}):
         return "virtual time"
     return f"virtual time in {counted(virtual, 'cell')}, real time in the others" if virtual else "real time"
@@ -486,11 +461,11 @@ def _computers(grid: SweepGrid) -> Table:
     for row in grid.rows:
         cells.setdefault(row.computer, {})[row.cell] = row.seconds
     columns = (Column("computer", False), Column("cells", form=","), Column("time spent"), Column("a cell, mean"))
-    body = []
-    for name, spent in sorted(cells.items()):
-        total = sum(spent.values())
-        means = human_seconds(total / len(spent))
-        body.append((visible(name) or "unknown", len(spent), human_seconds(total), means))
+    totals = {name: sum(spent.values()) for name, spent in sorted(cells.items())}
+    body = (
+        (visible(name) or "unknown", count := len(cells[name]), human_seconds(total), human_seconds(total / count))
+        for name, total in totals.items()
+    )
     return Table("Computers", columns, tuple(body))
 
 

@@ -298,7 +298,8 @@ def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None
             skipped += 1
             continue
         try:
-            cell = Combination(place, _experiment(sweep, place), _kernel(place))
+            kernel = str(place.get("kernel", INSTALLED))
+            cell = Combination(place, _experiment(sweep, place), "" if kernel == INSTALLED else kernel)
         except ValueError as error:
             raise SpecError(f"sweep '{sweep.id}': {error}", hint="change the values that it names") from None
         key = (msgspec.json.encode(cell.experiment), cell.kernel)
@@ -326,11 +327,6 @@ def _places(sweep: Sweep) -> Iterator[dict[str, str | int]]:
 
 def _matches(place: Mapping[str, str | int], skip: Mapping[str, Any]) -> bool:
     return all(place.get(name) in (value if isinstance(value, list) else [value]) for name, value in skip.items())
-
-
-def _kernel(place: Mapping[str, str | int]) -> str:
-    kernel = str(place.get("kernel", ""))
-    return "" if kernel == INSTALLED else kernel
 
 
 _level = cache(parse_level)

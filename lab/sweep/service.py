@@ -149,12 +149,11 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     _require_sound(found.cells, request)
     is_of_files = sweep.disks.kind is DiskKind.FILE
     most_files = max(cell.experiment.disk_count for cell in found.cells) if is_of_files else 0
-    known: dict[str, dict[str, str]] = {}
+    kernels = dict.fromkeys(cell.kernel for cell in found.cells)
+    known = {kernel: facts(kernel, is_virtual_time=is_virtual, file_disks=most_files) for kernel in kernels}
     tasks: dict[str, CellTask] = {}
     seconds: dict[str, float] = {}
     for cell in watched(found.cells, len(found.cells), _part(request, 0.7, 0.8)):
-        if cell.kernel not in known:
-            known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual, file_disks=most_files)
         depends_on = known[cell.kernel]
         key = key_of(cell, depends_on, is_virtual_time=is_virtual)
         # Two names for the same kernel give the same cell.
@@ -238,8 +237,9 @@ class _Run:
         missing = list(self._plan.missing)
         if not missing:
             return
-        request = self._request
         from lab.sweep.pool import Pool
+
+        request = self._request
 
         with Pool(
             request.cluster,
@@ -269,9 +269,8 @@ class _Run:
 
     def report_progress(self, *, is_over: bool = False) -> None:
         pool = self._pool
-        done = len(self._plan.tasks) - self._left()
         progress = SweepProgress(
-            done=done,
+            done=len(self._plan.tasks) - self._left(),
             running=0 if is_over else self._running,
             failed=len(self.failed),
             planned=len(self._plan.tasks),
@@ -290,9 +289,7 @@ class _Run:
     def _check_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
         """Exclude workers that would give different figures, and copy missing cells that workers already have."""
         dependencies = {task.kernel: task.depends_on for task in missing}
-        problems = _call_workers(
-            pool, dependency_problem, msgspec.json.encode([dependencies, self._plan.is_virtual_time])
-        )
+        problems = pool.run(dependency_problem, msgspec.json.encode([dependencies, self._plan.is_virtual_time]))
         spread.shut_out(
             {
                 address: f"raidlab does not run there: {problem!r}" if isinstance(problem, Exception) else str(problem)
@@ -300,15 +297,13 @@ class _Run:
                 if problem
             }
         )
-        keys = msgspec.json.encode([task.key for task in missing])
         by_key = {task.key: task for task in missing}
-        for address, there in _call_workers(pool, have, keys).items():
+        for address, there in pool.run(have, msgspec.json.encode(list(by_key))).items():
             names = decode_json(there, list[str]) if isinstance(there, bytes) else []
             for key in filter(by_key.__contains__, names):
-                task = by_key[key]
-                data = _call_workers(pool, given, key.encode(), [address]).get(address, b"")
-                if isinstance(data, bytes) and data and not self._store.load(key):
-                    self._store_cell(task, data)
+                data = pool.run(given, key.encode(), workers=[address]).get(address, b"")
+                if isinstance(data, bytes) and data:
+                    self._store_cell(by_key[key], data)
         missing[:] = [task for task in missing if self._store.load(task.key) is None]
 
     def _take(self, task: CellTask, answer: Answer) -> None:
@@ -319,7 +314,8 @@ class _Run:
             self._latest.append(LatestCell(label=task.label, told=answer.failure, is_failed=True))
             self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")
         else:
-            found = msgspec.msgpack.decode(answer.data, type=MeasuredCell)
+            found = answer.data
+            assert isinstance(found, MeasuredCell)
             done = self._store_cell(task, found.data)
             self._latest.append(LatestCell(label=task.label, told=speeds(done)))
             self._arrived += 1
@@ -377,16 +373,8 @@ def have(payload: bytes) -> bytes:
 
 def given(payload: bytes) -> bytes:
     """Return the content of a cell's file in this worker's store, or no bytes if it is missing or damaged."""
-    store, key = cell_store(Host.real()), payload.decode()
-    return (store.read(key) or b"") if store.load(key) else b""
-
-
-def _call_workers(
-    pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
-) -> dict[str, Any]:
-    """Call ``function`` on each worker. Return its result by address, or the exception that it raised."""
-    found: dict[str, Any] = pool.client.run(function, payload, workers=workers, on_error="return")
-    return found
+    found = cell_store(Host.real()).read(payload.decode())
+    return found[0] if found else b""
 
 
 def _is_virtual(sweep: Sweep, found: Combinations, request: SweepRequest) -> bool:
@@ -419,7 +407,6 @@ def _require_sound(cells: Collection[Combination], request: SweepRequest) -> Non
 
 
 def _seconds(cell: Combination, *, is_virtual: bool) -> float:
-    """Estimate the real time that a cell's measurement takes, in seconds."""
     seconds = sum(load_seconds(job.build()) for job in cell.experiment.jobs) * cell.experiment.repeats
     return _MACHINE_SECONDS + seconds * (_SECONDS_A_VIRTUAL_SECOND if is_virtual else 1.0)
 
@@ -433,8 +420,7 @@ def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
             return sweep.cluster.ssh.workers * len(spec.hosts)
         case ClusterKind.SLURM:
             return sweep.cluster.slurm.workers
-        case _:
-            return 0
+    return 0
 
 
 MOST_RUNS = 30
@@ -501,8 +487,7 @@ class LocalDesk(SweepDesk):
         # Try the lock only if the progress file does not say that the sweep has ended.
         folder = self._find(name)[2]
         progress = folder.progress if folder else None
-        is_going = folder and not (progress and progress.is_over) and folder.is_running
-        return folder.id if folder and is_going else ""
+        return folder.id if folder and not (progress and progress.is_over) and folder.is_running else ""
 
     def status(self, run_id: str) -> SweepStatus:
         folder = self._store.find(run_id)

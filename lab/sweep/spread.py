@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import os
-import pickle
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -49,8 +49,8 @@ class Calls(ClusterCalls):
         """
         from distributed import TimeoutError as NotYet
 
-        payload = pickle.dumps(partial(function, *arguments, **named))
-        future = self._pool.client.submit(answered, _pickled_result, payload, pure=False, retries=0)
+        call = partial(function, *arguments, **named)
+        future = self._pool.client.submit(answered, call, pure=False, retries=0)
         answer: Answer | None = None
         try:
             while answer is None:
@@ -68,13 +68,8 @@ class Calls(ClusterCalls):
             failure = LabError(f"on {answer.computer}: {answer.failure}", hint=answer.hint)
             failure.console = answer.console
             raise failure
-        # Unpickling is safe: the answer comes from a worker that runs this same program.
-        result: Result = pickle.loads(answer.data)
+        result: Result = answer.data
         return result
-
-
-def _pickled_result(payload: bytes) -> bytes:
-    return pickle.dumps(pickle.loads(payload)())
 
 
 @contextmanager
@@ -91,7 +86,7 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
     with Pool(spec, ClusterTables(), host, folder, on_notice) as pool:
         own = own_digest()
-        for address, found in pool.client.run(_computer_and_digest, on_error="return").items():
+        for address, found in pool.run(_computer_and_digest).items():
             if isinstance(found, Exception):
                 hint = "install this version there"
                 raise LabError(f"the worker at {address} cannot run raidlab: {found!r}", hint=hint)
@@ -124,7 +119,8 @@ class SpreadTask(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a task on a worker."""
 
-    data: bytes = b""
+    data: Any = None
+    """The result of the function."""
     failure: str = ""
     """The error message, or an empty string if ``data`` is valid."""
     hint: str = ""
@@ -136,18 +132,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the computer caused the failure, as when a program is missing. Such an attempt does not count."""
 
 
-Call = Callable[[bytes], bytes]
+Call = Callable[[bytes], object]
 """A function that is at module level, so that workers can import it."""
 
 
-def answered(function: Call, payload: bytes) -> Answer:
+def answered(function: Callable[..., object], *arguments: bytes) -> Answer:
     """Call the function on this worker. Errors become part of the answer."""
     from distributed import get_worker
 
     name = os.uname().nodename
     here = Answer(computer=name, worker=str(get_worker().contact_address))
     try:
-        return msgspec.structs.replace(here, data=function(payload))
+        return msgspec.structs.replace(here, data=function(*arguments))
     except LabError as error:
         is_unfit = error.exit_code == ExitCode.MISSING or not _has_room()
         words = {"failure": error.message, "hint": error.hint, "console": error.console}
@@ -192,7 +188,7 @@ class TaskSpread:
         """Addresses of excluded workers."""
         self._out: dict[str, _Out] = {}
         self._held: list[_Out] = []
-        """Tasks that wait for a suitable worker."""
+        """Tasks that are to be submitted, for the first time or again, once there is a suitable worker."""
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._generation = 0
         self._lacking_since: float | None = None
@@ -215,17 +211,12 @@ class TaskSpread:
         Raises ClusterLost if no worker is left, and RunCancelled soon after ``is_cancelled`` returns True.
         """
         waiting = iter(tasks)
-        is_more = True
         try:
             while True:
-                self._send_again()
                 workers = len(self._fit())
-                room = AHEAD * max(1, workers)
-                while is_more and len(self._out) + len(self._held) < room:
-                    task = next(waiting, None)
-                    is_more = task is not None
-                    if task is not None:
-                        self._send(_Out(task))
+                room = AHEAD * max(1, workers) - len(self._out) - len(self._held)
+                self._held += map(_Out, islice(waiting, max(0, room)))
+                self._send_held()
                 self._on_state(min(len(self._out), workers), workers)
                 if not self._out and not self._held:
                     return
@@ -242,17 +233,19 @@ class TaskSpread:
             self._out.clear()
             self._held.clear()
 
-    def _send_again(self) -> None:
-        """Submit held tasks, and resubmit tasks whose permitted workers are all gone."""
+    def _send_held(self) -> None:
+        """Submit held tasks, and resubmit tasks whose permitted workers are all gone, unless all workers are unfit."""
         alive = self._pool.workers()
         stranded = [out for out in self._out.values() if out.only_on and not out.only_on & alive.keys()]
         for out in stranded:
             del self._out[out.task.key]
             out.future.cancel()
-        waiting = [*self._held, *stranded]
-        self._held.clear()
-        for out in waiting:
-            self._send(out)
+        self._held += stranded
+        fit = self._fit()
+        if fit or not self._unfit:
+            for out in self._held:
+                self._send(out, fit)
+            self._held.clear()
 
     def _require_fit(self) -> None:
         """Raise ClusterLost if all workers are excluded and no other worker appears within ``FIT_SECONDS``."""
@@ -269,11 +262,7 @@ class TaskSpread:
     def _fit(self) -> list[str]:
         return [address for address in self._pool.workers() if address not in self._unfit]
 
-    def _send(self, out: _Out) -> None:
-        fit = self._fit()
-        if self._unfit and not fit:
-            self._held.append(out)
-            return
+    def _send(self, out: _Out, fit: Sequence[str]) -> None:
         self._generation += 1
         options: dict[str, Any] = {}
         others = [address for address in fit if address != out.failed_on]
@@ -300,15 +289,15 @@ class TaskSpread:
         answer = self._answer(future)
         if answer is None:
             # The answer was lost together with its worker or with the scheduler.
-            self._send(out)
+            self._held.append(out)
         elif not answer.failure:
             yield out.task, answer
         elif answer.is_computers_fault:
             self.shut_out({answer.worker: answer.failure} if answer.worker not in self._unfit else {})
-            self._send(out)
+            self._held.append(out)
         elif out.tries < MOST_TRIES:
             self._on_notice(f"{out.task.label or out.task.key}: {answer.failure}; it is tried again")
-            self._send(_Out(out.task, out.tries + 1, answer.worker))
+            self._held.append(_Out(out.task, out.tries + 1, answer.worker))
         else:
             yield out.task, answer
 

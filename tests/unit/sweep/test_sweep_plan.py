@@ -13,13 +13,14 @@ from lab.host.processes import Processes
 from lab.machine import Host, parse_target
 from lab.machine.embedded import UML_DIR_BYTES, require_fitting_paths
 from lab.machine.kernel_image import KernelImage
-from lab.sweep.cells import CellStore, cell_store, kernel_path
+from lab.sweep.cells import CellStore, cell_store, kernel_path, packed, unpacked_cell
 from lab.sweep.cluster import ClusterKind, SshTable, parse_cluster
 from lab.sweep.command import planning_shown
 from lab.sweep.pool import remote_line
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import MOST_REASONS, SweepPlan, SweepRequest, plan_lines, plan_sweep, run_sweep
 from tests.unit.fakes import FakeClock
+from tests.unit.results import records
 from tests.unit.sweep.made_sweeps import cell_file
 from tests.unit.sweep.test_desk import host as host
 from tests.unit.sweep.test_schema import FILE, HERE
@@ -59,6 +60,17 @@ def test_a_damaged_cell_is_planned_as_one_that_is_to_be_measured(host: Host) -> 
     plan = planned(host)
     assert plan.done == {keys[0]}
     assert [task.key for task in plan.missing] == keys[1:]
+
+
+def test_reads_and_writes_of_a_mixed_load_have_separate_predictions(host: Host) -> None:
+    task = planned(host, FILE.replace("rand-read-4k", "rand-mix-4k")).tasks[0]
+    mixed = records.cell("array", "rand-mix-4k", 0, read_iops=300.0, write_iops=100.0, predicted_iops=800.0)
+    data = packed(task, records.record(cells=(mixed,)), measured_utc="", computer="", seconds=1.0)
+    rows = unpacked_cell(data, "a cell").rows
+    assert [(row.direction, row.iops, row.predicted_iops) for row in rows] == [
+        ("read", 300.0, 600.0),
+        ("write", 100.0, 200.0),
+    ]
 
 
 def test_planning_reports_its_progress(host: Host) -> None:
