@@ -61,7 +61,6 @@ KillWait=2
 PartitionName={partition} Nodes={nodes} Default=YES MaxTime=60 State=UP
 """
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4096\n"
-_SHOW_JOB = ("scontrol", "--oneliner", "show", "job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +84,13 @@ class SlurmRig:
     def submit(self, script: str, *options: str) -> int:
         return int(self.run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", script))
 
-    def job(self, number: int) -> dict[str, str]:
-        """What the controller knows of a job: JobState, NodeList, Restarts and so on."""
-        return _fields(self.run(*_SHOW_JOB, str(number)))
+    def wait_until_it_runs(self, number: int) -> None:
+        """Waits for a job. If the controller does not answer in time, it is asked again."""
 
-    def wait_for_job(self, number: int, *states: str) -> dict[str, str]:
-        """Waits until a job is in one of these states. Returns what is known of it then."""
-        seen: dict[str, str] = {}
+        def runs() -> bool:
+            return self._ask(("squeue", "--noheader", "--format=%T", f"--jobs={number}")).stdout.strip() == "RUNNING"
 
-        def there() -> bool:
-            # If the controller does not answer in time, ask again.
-            seen.update(_fields(self._ask((*_SHOW_JOB, str(number))).stdout))
-            return seen.get("JobState") in states
-
-        wait_until(there, COMMAND_SECONDS, lambda: f"job {number} is not {' or '.join(states)}: {seen}\n{self.tails()}")
-        return seen
+        wait_until(runs, COMMAND_SECONDS, lambda: f"job {number} does not run\n{self.tails()}")
 
     def states(self) -> dict[str, str]:
         """Of the nodes: idle, mixed, allocated, down and so on; with a star where a node does not answer."""
@@ -143,10 +134,6 @@ class SlurmRig:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-
-
-def _fields(text: str) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
 
 def _runs_on(node: str, pid: int) -> bool:

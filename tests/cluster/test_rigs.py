@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.keeper import Keeper, children_of, descendants_of
-from tests.cluster.slurm_rig import NODES, SlurmRig, slurm_rig
+from tests.cluster.slurm_rig import SlurmRig, slurm_rig
 from tests.cluster.ssh_rig import SshRig, ssh_rig
 from tests.waiting import listening, wait_until
 
@@ -50,15 +50,6 @@ def leave_a_stray(rig: Rig, folder: Path) -> int:
     rig.submit(f"{STRAY} >{marker}.new; mv {marker}.new {marker}; sleep 600")
     wait_until(marker.exists, 20, rig.tails)
     return int(marker.read_text())
-
-
-def test_two_jobs_run_at_once_on_both_nodes(slurm: SlurmRig, tmp_path: Path) -> None:
-    # Each ends when it has met the other.
-    script = f"cd {tmp_path}; touch $SLURMD_NODENAME; until [ -e node1 ] && [ -e node2 ]; do sleep 0.05; done"
-    jobs = [slurm.submit(script, "--cpus-per-task=2") for _ in NODES]
-    ran = [slurm.wait_for_job(job, "COMPLETED", "FAILED") for job in jobs]
-    assert {job["JobState"] for job in ran} == {"COMPLETED"}
-    assert {job["NodeList"] for job in ran} == {"node1", "node2"}
 
 
 @RIGS

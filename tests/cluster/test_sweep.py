@@ -82,7 +82,7 @@ def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
     """Dask does not miss a worker that was never connected."""
     blockers = [slurm.submit("sleep 600", "--exclusive", f"--nodelist={node}") for node in NODES]
     for blocker in blockers:
-        slurm.wait_for_job(blocker, "RUNNING")
+        slurm.wait_until_it_runs(blocker)
     sweeps = on_slurm(tmp_path, slurm)
     process = sweeps.start("--cluster", "slurm")
     pending = ("squeue", "--noheader", "--states=PENDING", "--format=%i")
