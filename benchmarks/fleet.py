@@ -12,7 +12,7 @@ import time
 from benchmarks.support.report import asked_one, finish, spread
 from lab.fleet.engine import BlockSums, simulate_block, summed
 from lab.fleet.model import Block, FleetModel, Method, fleet_spec, fleet_tree, model_of
-from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
+from lab.fleet.run import BLOCK_TRIALS, run_model, with_method
 from lab.host.pool import processors
 
 FLEET = "large-operator"
@@ -38,12 +38,12 @@ def variance(sums: BlockSums) -> float:
 def main() -> None:
     rounds = asked_one("rounds", 5, "number of rounds for each method", smoke=1)
     spec = fleet_spec(fleet_tree(FLEET), FLEET)
-    model = model_of(spec, lambda _name, _array: ())
+    model = model_of(spec)
     simulate_block(model, Block(0, 1000))  # this loads numpy
     plain, counted = rates(with_method(model, Method.PLAIN), rounds)
     biased, weighted = rates(with_method(model, Method.BIASED), rounds)
     begin = time.monotonic()
-    run_model(with_method(model, Method.BIASED), spec.arrays, local_spreader(processors()))
+    run_model(with_method(model, Method.BIASED), spec.arrays, processors())
     large_seconds = time.monotonic() - begin
     slowest = sorted(biased)[rounds // 2] if large_seconds <= BOUND_LARGE_SECONDS else 0.0
     finish(

@@ -23,7 +23,7 @@ from lab.fleet.model import (
     value_of,
     variants,
 )
-from lab.fleet.run import cluster_spreader, local_spreader, measured_in, run_spec
+from lab.fleet.run import run_spec
 from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind
 from lab.host.pool import processors
@@ -79,17 +79,14 @@ def fleet(
     context.announce_foreign(file, FileKind.FLEET)
     spec = fleet_spec(tree, file)
     chosen = [*variants(tree, spec), *_own_variant(tree, scrub, set_ or ())]
-    measured = measured_in(context.results)
     found: dict[str, tuple[FleetModel, LossFigures]] = {}
     with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
-        here = workers or processors()
-        spread = cluster_spreader(calls) if calls else local_spreader(here)
         for place, (name, each) in enumerate(chosen):
 
             def show(fraction: float, place: int = place, name: str = name) -> None:
                 bar.show(name, (place + fraction) / len(chosen))
 
-            found[name] = run_spec(each, measured, spread, show)
+            found[name] = run_spec(each, context.results, calls or workers or processors(), show)
     document = {"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}}
     context.out(document, fleet_text(spec, found))
 
@@ -111,7 +108,7 @@ def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[st
     name = ", ".join(
         f"{key} = {value:g}" if isinstance(value, float) else f"{key} = {value}" for key, value in changes.items()
     )
-    return [(name, fleet_spec(changed(tree, {}, remove=removed), name, changes))]
+    return [(name, fleet_spec(tree, name, changes, removed))]
 
 
 def _list(context: Context) -> None:
@@ -141,7 +138,13 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
         for name, (_, f) in found.items()
     ]
     mttdl = [
-        (name, _mttdl(f.mttdl_years), _to_mttdl(f), f"{f.failures_per_array_year:.3g}", _sampling(f))
+        (
+            name,
+            f"over {f.mttdl_years:.0e}" if f.mttdl_years >= MOST_YEARS else _number(f.mttdl_years),
+            _to_mttdl(f),
+            f"{f.failures_per_array_year:.3g}",
+            _sampling(f),
+        )
         for name, (_, f) in found.items()
     ]
     variant = "variant"
@@ -209,10 +212,6 @@ def _nines(figures: LossFigures) -> str:
 def _bytes_text(count: float) -> str:
     """Format an expected number of bytes, which is not an integer and may be less than one."""
     return human_bytes(count) if count >= 999.5 else f"{count:.3g} B"
-
-
-def _mttdl(years: float) -> str:
-    return f"over {years:.0e}" if years >= MOST_YEARS else _number(years)
 
 
 def _number(value: float) -> str:

@@ -373,7 +373,6 @@ class _Walk:
             self._step(going, slots[going], now[going])
 
     def _step(self, going: Columns, slots: Columns, now: Floats) -> None:
-        """Process the next event of each of these arrays, one member each."""
         states = self._arrays.state[slots, going]
         for state, act in ((UP, self._fail), (REBUILDING, self._rebuilt), (WAITING, self._start_rebuild)):
             if (which := numpy.flatnonzero(states == state)).size:
@@ -412,7 +411,10 @@ class _Walk:
                     self.send_copies()
         groups = slots // model.group_members
         pulled = numpy.zeros(len(columns), bool) if arrays.pulled is None else arrays.pulled[slots, columns]
-        self._weigh_failure(columns, groups, pulled)
+        if arrays.log_weight is not None and arrays.bias is not None:
+            # The first failure of a group has the true hazard, as has a drive that is pulled.
+            is_drawn = ~pulled & (arrays.failed[groups, columns] > 0)
+            arrays.log_weight[columns] -= numpy.where(is_drawn, numpy.log(arrays.bias[columns]), 0)
         arrays.state[slots, columns] = WAITING if model.shares_rate else REBUILDING
         arrays.failed[groups, columns] += 1
         too_many = arrays.failed[groups, columns] > model.tolerance
@@ -425,15 +427,6 @@ class _Walk:
             bare = arrays.failed[groups, columns] == model.tolerance
             if bare.any() and (model.defects_per_hour or model.read_errors_per_byte):
                 self._meet_defects(columns[bare], groups[bare], now[bare])
-
-    def _weigh_failure(self, columns: Columns, groups: Columns, pulled: Any) -> None:
-        """Update the weight for a drive failure with a multiplied hazard. That of drives that are pulled is not."""
-        arrays = self._arrays
-        if arrays.log_weight is None or arrays.bias is None:
-            return
-        # A group's first failure has the true hazard, and an episode's first failure is on the main path.
-        is_drawn = ~pulled & (arrays.failed[groups, columns] > 0)
-        arrays.log_weight[columns] -= numpy.where(is_drawn, numpy.log(arrays.bias[columns]), 0)
 
     def _stop(self, columns: Columns, slots: Columns, now: Floats, pulled: Any) -> None:
         """Process the failure of more members than the group tolerates."""
@@ -450,13 +443,10 @@ class _Walk:
                 self._tally.end_copies(self._weights(lost))
                 self._over[lost] = True
             else:
-                self._make_anew(lost, now[own])
-
-    def _make_anew(self, columns: Columns, now: Floats) -> None:
-        """Recreate a lost array, with new drives for the failed ones and data from the backup."""
-        slots, which = numpy.nonzero(self._arrays.state[:, columns] != UP)
-        self._arrays.failed[:, columns] = 0
-        self._renew(columns[which], slots, now[which])
+                # The lost array is created anew, with new drives for the failed ones and data from the backup.
+                slots, which = numpy.nonzero(arrays.state[:, lost] != UP)
+                arrays.failed[:, lost] = 0
+                self._renew(lost[which], slots, now[own][which])
 
     def _renew(self, columns: Columns, slots: Columns, now: Floats) -> None:
         model, arrays = self._model, self._arrays
@@ -684,7 +674,6 @@ class LossTally:
         numpy.add.at(self._first[cause], trials, weights * alive * chance)
 
     def end_copies(self, weights: Floats) -> None:
-        """Record the final weights of copies whose episode ended."""
         self._copies += len(weights)
         self._weights += float(weights.sum())
         self._squares += float((weights**2).sum())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ import msgspec
 
 from lab.arrays.levels import LevelName, parse_level
 from lab.drills.extension import DrillLosses
-from lab.errors import SpecError
+from lab.errors import ResultError, SpecError
 from lab.gates.decoding import DiskCount, Name, Seed, Share, bounds, convert, parse_toml, shown
 from lab.plugins import catalogue, extension
 from lab.tomlfile import convert_tree, file_of, toml_text
@@ -25,6 +25,8 @@ from lab.tomlfile import convert_tree, file_of, toml_text
 if TYPE_CHECKING:
     import numpy
     from numpy.random import Generator
+
+    from lab.results.store import ResultStore
 
     Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
     Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
@@ -273,10 +275,10 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         for number, hours in enumerate(self.hours or ()):
             within(hours, Hours, f"rebuild.hours[{number}]")
 
-    def spread(self, disk_bytes: float, measured: Measured) -> Spread:
+    def spread(self, disk_bytes: float, store: ResultStore | None) -> Spread:
         """Return the distribution for the engine. At a measured rate, the duration depends on the drive's size.
 
-        Raises the errors of ``measured``.
+        Raises ResultError if the result has no rebuild, and SpecError if there is no store.
         """
         if self.weibull:
             return self.weibull.spread()
@@ -285,10 +287,30 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.constant_hours:
             return Spread(location_hours=self.constant_hours)
         if self.result:
-            rates = measured(self.result, self.array)
+            rates = _rebuild_rates(store, self.result, self.array)
             what = f"hours of a rebuild of {disk_bytes:g} bytes as in result '{self.result}'"
             return Spread(values_hours=tuple(within(disk_bytes / rate / 3600, Hours, what) for rate in rates))
         return Spread(values_hours=self.hours or ())
+
+
+def _rebuild_rates(store: ResultStore | None, name: str, array: str | None) -> list[float]:
+    """Return the bytes per second of each rebuild in a result, or of those of one array."""
+    if store is None:
+        raise SpecError(
+            f"a lesson's fleet cannot take its rebuild time from a result ('{name}')",
+            hint="write rebuild.hours instead",
+        )
+    record = store.load(name)
+    found = [
+        each.rebuilt_bytes / each.rebuild_seconds
+        for each in record.rebuilds
+        if array in (None, "", each.array) and each.rebuild_seconds > 0 and each.rebuilt_bytes > 0
+    ]
+    if not found:
+        arrays = sorted({each.array for each in record.rebuilds})
+        hint = f"choose one of its arrays: {', '.join(arrays)}" if arrays else "run 'raidlab run antioquia-quick'"
+        raise ResultError(f"result '{record.id}' has no rebuild" + (f" of '{array}'" if array else ""), hint=hint)
+    return found
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -446,12 +468,6 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return 1, self.members, survived, data
 
 
-Measured = Callable[[str, str | None], tuple[float, ...]]
-"""A function that takes the id of a stored result, and an array or None, and returns the bytes per second of each
-rebuild.
-"""
-
-
 def _one_of(what: str, **ways: object) -> None:
     given = [name for name, value in ways.items() if value is not None and value != ()]
     if len(given) != 1:
@@ -460,8 +476,8 @@ def _one_of(what: str, **ways: object) -> None:
         )
 
 
-def model_of(spec: FleetSpec, measured: Measured) -> FleetModel:
-    """Return the model for the engine. Raises the errors of ``measured`` and ``lost_in_drills``."""
+def model_of(spec: FleetSpec, store: ResultStore | None = None) -> FleetModel:
+    """Return the model for the engine. Raises the errors of ``Rebuild.spread`` and ``lost_in_drills``."""
     groups, group_members, tolerance, data_members = spec.layout()
     disk_bytes = spec.disk_tb * TB
     people, sectors, batches = spec.people, spec.sectors, spec.batches
@@ -473,7 +489,7 @@ def model_of(spec: FleetSpec, measured: Measured) -> FleetModel:
         usable_bytes=data_members * disk_bytes,
         disk_bytes=disk_bytes,
         life=spec.failures.spread(),
-        rebuild=spec.rebuild.spread(disk_bytes, measured),
+        rebuild=spec.rebuild.spread(disk_bytes, store),
         shares_rate=spec.rebuild.shares_rate,
         detection_hours=spec.repair.detection_hours,
         spares=spec.repair.spares,
@@ -515,9 +531,11 @@ def fleet_tree(name: str) -> dict[str, Any]:
     return parse_toml(toml_text(path), source=str(path))
 
 
-def fleet_spec(tree: Mapping[str, Any], source: str, changes: Mapping[str, Any] | None = None) -> FleetSpec:
+def fleet_spec(
+    tree: Mapping[str, Any], source: str, changes: Mapping[str, Any] | None = None, remove: tuple[str, ...] = ()
+) -> FleetSpec:
     """Make a fleet from the keys of a file, with optional changes. Raises SpecError, which lists every wrong key."""
-    return convert_tree(changed(tree, changes or {}), FleetSpec, source=source)
+    return convert_tree(changed(tree, changes or {}, remove), FleetSpec, source=source)
 
 
 def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, FleetSpec], ...]:
@@ -526,8 +544,7 @@ def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, Fleet
     for each in spec.compare:
         for key in each.remove:
             _require_there(tree, key, each.id)
-        without = changed(tree, {}, remove=each.remove)
-        found.append((each.id, fleet_spec(without, f"variant {each.id}", each.set)))
+        found.append((each.id, fleet_spec(tree, f"variant {each.id}", each.set, each.remove)))
     return tuple(found)
 
 

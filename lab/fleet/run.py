@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -13,14 +13,12 @@ import msgspec
 
 from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState
-from lab.errors import ResultError, SpecError
 from lab.fleet.model import (
     HOURS_PER_YEAR,
     Block,
     Failures,
     FleetModel,
     FleetSpec,
-    Measured,
     Method,
     Rebuild,
     Repair,
@@ -33,37 +31,14 @@ from lab.fleet.model import (
     variants,
 )
 from lab.host.pool import ClusterCalls, spread
-from lab.results.store import ResultStore
 from lab.theory.extension import LossFigures
 from lab.tomlfile import unknown_word
 
 if TYPE_CHECKING:
     from lab.fleet.engine import BlockSums
-
-    Work = Callable[[Block], tuple[int, BlockSums]]
-    Spreader = Callable[[Work, Sequence[Block]], Iterable[tuple[int, BlockSums]]]
-    """A function that runs picklable work for each block in any process, and yields the results as they arrive."""
+    from lab.results.store import ResultStore
 
 # lab.fleet.engine imports numpy, which takes a tenth of a second, so only the functions that simulate import it.
-
-
-def measured_in(store: ResultStore) -> Measured:
-    """Return a function that finds the rebuild rates of a stored result. It raises ResultError if there are none."""
-
-    def rates(name: str, array: str | None) -> tuple[float, ...]:
-        record = store.load(name)
-        found = tuple(
-            each.rebuilt_bytes / each.rebuild_seconds
-            for each in record.rebuilds
-            if array in (None, "", each.array) and each.rebuild_seconds > 0 and each.rebuilt_bytes > 0
-        )
-        if not found:
-            arrays = sorted({each.array for each in record.rebuilds})
-            hint = f"choose one of its arrays: {', '.join(arrays)}" if arrays else "run 'raidlab run antioquia-quick'"
-            raise ResultError(f"result '{record.id}' has no rebuild" + (f" of '{array}'" if array else ""), hint=hint)
-        return found
-
-    return rates
 
 
 BLOCK_TRIALS = 16_384
@@ -72,6 +47,8 @@ BLOCK_TRIALS = 16_384
 _ENOUGH_LOSSES = 400
 """If a first block has this number of losses from each cause, plain sampling has an error of 5 % and is sufficient."""
 
+Workers = ClusterCalls | int
+"""The workers of a cluster, which run the same code, or a number of processes on this computer."""
 Progress = Callable[[float], None]
 
 
@@ -81,34 +58,27 @@ def blocks_of(trials: int) -> tuple[Block, ...]:
     return tuple(Block(number, min(BLOCK_TRIALS, trials - start)) for number, start in enumerate(starts))
 
 
-def local_spreader(workers: int) -> Spreader:
-    """Return a function that distributes blocks over processes on this computer."""
-
-    def here(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
+def _spread(model: FleetModel, blocks: Sequence[Block], workers: Workers) -> Iterator[tuple[int, BlockSums]]:
+    """Simulate the blocks, and yield their numbers and sums as they arrive."""
+    work = partial(_simulated, model)
+    if isinstance(workers, int):
         with spread(work, blocks, min(workers, len(blocks))) as answers:
             yield from answers
-
-    return here
-
-
-def cluster_spreader(calls: ClusterCalls) -> Spreader:
-    """Return a function that distributes blocks over a cluster's workers, which run the same code."""
-
-    def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
-        with ThreadPoolExecutor(calls.workers) as threads:
-            yield from threads.map(lambda block: calls(work, block), blocks)
-
-    return there
+    else:
+        with ThreadPoolExecutor(workers.workers) as threads:
+            yield from threads.map(lambda block: workers(work, block), blocks)
 
 
-def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:
+def run_model(
+    model: FleetModel, trials: int, workers: Workers = 1, on_progress: Progress = lambda _: None
+) -> BlockSums:
     """Simulate the losses of ``trials`` arrays. The sums depend only on ``model`` and ``trials``."""
     from lab.fleet.engine import summed
 
     def in_order() -> Iterator[BlockSums]:
         waiting: dict[int, BlockSums] = {}
         done = following = 0
-        for number, sums in spreader(partial(_simulated, model), blocks_of(trials)):
+        for number, sums in _spread(model, blocks_of(trials), workers):
             waiting[number] = sums
             done += sums.trials
             on_progress(done / trials)
@@ -145,13 +115,16 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
 
 
 def run_spec(
-    spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress = lambda _: None
+    spec: FleetSpec,
+    store: ResultStore | None = None,
+    workers: Workers = 1,
+    on_progress: Progress = lambda _: None,
 ) -> tuple[FleetModel, LossFigures]:
-    """Return the model and figures of a fleet. Raises the same errors as reading results and class folders."""
+    """Return the model and figures of a fleet. Raises the errors of ``model_of``."""
     from lab.fleet.engine import figures_of
 
-    model = with_method(model_of(spec, measured), spec.run.method, spec.run.trials)
-    return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
+    model = with_method(model_of(spec, store), spec.run.method, spec.run.trials)
+    return model, figures_of(model, run_model(model, spec.run.trials, workers, on_progress), spec.arrays)
 
 
 MOST_TRIALS = 16_384
@@ -197,7 +170,7 @@ def what_if(
         scrub=Scrubs(interval_hours=scrub_interval_hours),
         run=Run(trials=max(100, min(MOST_TRIALS, int(_FAILURES / failures))), seed=seed),
     )
-    return run_spec(spec, lambda _name, _array: (), local_spreader(1))[1]
+    return run_spec(spec)[1]
 
 
 class FleetFigure(StrEnum):
@@ -248,8 +221,7 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @lru_cache(maxsize=16)
 def _figures(name: str, variant: str, changes: bytes) -> LossFigures:
-    spec = _spec(name, variant, msgspec.json.decode(changes))
-    return run_spec(spec, _no_results, local_spreader(1))[1]
+    return run_spec(_spec(name, variant, msgspec.json.decode(changes)))[1]
 
 
 def _spec(name: str, variant: str, changes: Mapping[str, Any]) -> FleetSpec:
@@ -259,9 +231,3 @@ def _spec(name: str, variant: str, changes: Mapping[str, Any]) -> FleetSpec:
     if variant and variant not in known:
         raise unknown_word(f"variant of {name}", variant, known)
     return known[variant] if variant else spec
-
-
-def _no_results(name: str, _array: str | None) -> tuple[float, ...]:
-    raise SpecError(
-        f"a lesson's fleet cannot take its rebuild time from a result ('{name}')", hint="write rebuild.hours instead"
-    )

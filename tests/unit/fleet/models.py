@@ -40,8 +40,3 @@ def deviations(moments: Moments, trials: int, truth: float) -> float:
     """The error of the estimate in standard errors."""
     mean, error = mean_and_error(moments, trials)
     return abs(mean - truth) / error
-
-
-def no_results(name: str, _array: str | None) -> tuple[float, ...]:
-    """For fleets that take no rebuild times from a result."""
-    raise AssertionError(name)

@@ -23,12 +23,12 @@ from lab.fleet.engine import (
     waiting_hours,
 )
 from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread, fleet_spec, fleet_tree, model_of
-from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, what_if, with_method
+from lab.fleet.run import BLOCK_TRIALS, run_model, what_if, with_method
 from lab.theory.extension import LossFigures
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.conftest import typed as typed
 from tests.unit.fleet.chains import Chain, array_chain
-from tests.unit.fleet.models import exponential, no_results
+from tests.unit.fleet.models import exponential
 
 
 def test_mean_time_is_what_the_linear_equations_give() -> None:
@@ -125,7 +125,7 @@ def test_the_time_until_a_drive_is_replaced_is_counted() -> None:
 
 
 def test_both_list_what_they_count() -> None:
-    school = model_of(fleet_spec(fleet_tree("school"), "school"), no_results)
+    school = model_of(fleet_spec(fleet_tree("school"), "school"))
     assert counted_words(school) == (
         "a failed drive is noticed after 12 h, replaced after 72 h, rebuilt in 39.2 h; "
         "a wrong drive is pulled at 1 % of the replacements"
@@ -156,7 +156,7 @@ def fleet(members: int, tolerance: int = 1, **more: Any) -> FleetModel:
 def figures(model: FleetModel, method: Method, trials: int, seed: int = 0) -> LossFigures:
     """The figures of the same arrays as those of the command."""
     chosen = with_method(replace(model, seed=seed), method, trials)
-    return figures_of(chosen, run_model(chosen, trials, local_spreader(1)), 1)
+    return figures_of(chosen, run_model(chosen, trials), 1)
 
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.PLAIN])
@@ -209,7 +209,7 @@ def test_only_what_can_happen_has_a_bound() -> None:
     lives, rebuilds = Spread(scale_hours=5000.0), Spread(location_hours=200.0)
     errs = fleet(5, life=lives, rebuild=rebuilds, wrong_disk=1.0, is_biased=False)
     for tolerance in (1, 2):
-        sums = run_model(replace(errs, tolerance=tolerance), TRIALS, local_spreader(1))
+        sums = run_model(replace(errs, tolerance=tolerance), TRIALS)
         assert sums.cause_losses[Cause.FAILURES].seen > 100
         assert sums.cause_losses[Cause.PEOPLE].total == 0
 

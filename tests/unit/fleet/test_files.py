@@ -43,13 +43,13 @@ from lab.fleet.model import (
     model_of,
     variants,
 )
-from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, measured_in, run_model, run_spec
+from lab.fleet.run import BLOCK_TRIALS, blocks_of, run_model, run_spec
 from lab.results.record import encode_record
 from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.conftest import typed as typed
-from tests.unit.fleet.models import exponential, mean_and_error, no_results
+from tests.unit.fleet.models import exponential, mean_and_error
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
 
@@ -89,7 +89,7 @@ def test_built_in_fleets_are_sound(name: str) -> None:
     assert spec.id == name
     assert spec.source
     for _, each in variants(fleet_tree(name), spec):
-        model_of(each, no_results)
+        model_of(each)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_levels_are_groups_that_survive_failures(level: str, members: int, layou
 
 
 def test_a_fleet_becomes_a_model() -> None:
-    model = model_of(spec_of(), no_results)
+    model = model_of(spec_of())
     assert model.usable_bytes == 5 * 16e12
     assert model.rebuild.values_hours == (30.0, 34.0, 41.0, 52.0)
     assert model.scrub.kind is ScrubKind.PERIODIC
@@ -150,27 +150,27 @@ def test_rebuilds_come_from_a_stored_result(tmp_path: Path) -> None:
     (tmp_path / record.id / "record.json").write_bytes(encode_record(record))
     store = ResultStore(tmp_path)
     tree = changed(fleet_tree("school"), {"rebuild": {"result": record.id, "array": "raid6"}, "disk_tb": 18.0})
-    model = model_of(fleet_spec(tree, "mine"), measured_in(store))
+    model = model_of(fleet_spec(tree, "mine"), store)
     # 18 TB at 200 and at 100 MB a second.
     assert model.rebuild.values_hours == (25.0, 50.0)
     with pytest.raises(ResultError, match="no rebuild of 'raid1'"):
-        measured_in(store)(record.id, "raid1")
+        model_of(spec_of(rebuild={"result": record.id, "array": "raid1"}), store)
 
 
 def test_the_share_of_a_class_takes_the_place_of_a_number(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     truth = hand_in(tmp_path / "class", honest=12, copied=0, changed=0)
-    model = model_of(spec_of(people__class_folder=str(tmp_path / "class")), no_results)
+    model = model_of(spec_of(people__class_folder=str(tmp_path / "class")))
     assert model.loses_data == pytest.approx(1 - truth.first_saved / 12)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ResultError):
-        model_of(spec_of(people__class_folder=str(tmp_path / "empty")), no_results)
+        model_of(spec_of(people__class_folder=str(tmp_path / "empty")))
 
 
 def test_blocks_are_the_same_however_many_share_them() -> None:
     assert [each.trials for each in blocks_of(2 * BLOCK_TRIALS + 7)] == [BLOCK_TRIALS, BLOCK_TRIALS, 7]
-    model = model_of(spec_of(), no_results)
-    alone, together = (run_model(model, 2 * BLOCK_TRIALS + 100, local_spreader(each)) for each in (1, 2))
+    model = model_of(spec_of())
+    alone, together = (run_model(model, 2 * BLOCK_TRIALS + 100, each) for each in (1, 2))
     assert msgspec.json.encode(alone) == msgspec.json.encode(together)
 
 
@@ -364,7 +364,7 @@ def test_at_all_ends_together_every_figure_is_finite(changes: dict[str, Any]) ->
     except SpecError:
         return
     with numpy.errstate(over="raise", invalid="raise", divide="raise"):
-        found = run_spec(spec, no_results, local_spreader(1))[1]
+        found = run_spec(spec)[1]
     for name, each in numbers_of(msgspec.to_builtins(found)).items():
         assert 0 <= each <= 1e308, name
         assert math.copysign(1, each) > 0, name

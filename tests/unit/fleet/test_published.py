@@ -11,10 +11,9 @@ import numpy
 import pytest
 
 from lab.fleet.model import HOURS_PER_YEAR, changed, fleet_spec, fleet_tree
-from lab.fleet.run import local_spreader, run_spec
+from lab.fleet.run import run_spec
 from lab.theory.extension import LossFigures
 from tests.unit.fleet.chains import array_chain
-from tests.unit.fleet.models import no_results
 
 PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 
@@ -22,7 +21,7 @@ PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text(e
 def figures(fleet: str, remove: tuple[str, ...] = (), **changes: Any) -> LossFigures:
     keys = {name.replace("__", "."): value for name, value in changes.items()}
     spec = fleet_spec(changed(fleet_tree(fleet), {}, remove), fleet, keys)
-    return run_spec(spec, no_results, local_spreader(1))[1]
+    return run_spec(spec)[1]
 
 
 @pytest.mark.slow
