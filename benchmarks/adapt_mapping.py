@@ -7,12 +7,11 @@ starts of fio differ by more than the table costs.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.support.report import asked_one, finish, notice, spread
+from benchmarks.support.report import asked_one, finish_pairs, notice
 from benchmarks.support.rig import drives, read_iops
 from lab.adapt.layout import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
@@ -99,16 +98,14 @@ def main() -> None:
             for start in range(starts)
             for pair in pairs_of(lab, "/dev/mapper/long", rounds, is_swapped=start % 2 == 1)
         ]
-    finish(
-        "IOPS through a table of the maximum length of volumes ÷ IOPS of the same array without it, median of pairs",
-        statistics.median(mapped / bare for mapped, bare in pairs),
+    finish_pairs(
+        "IOPS through a table of the maximum length of volumes ÷ IOPS of the same array without it",
+        pairs,
         ">=",
         BOUND,
+        ("mapped_iops", "bare_iops"),
         starts=starts,
-        pairs=len(pairs),
         targets=len(table.splitlines()),
-        mapped_iops=spread([mapped for mapped, _ in pairs]),
-        bare_iops=spread([bare for _, bare in pairs]),
     )
 
 

@@ -29,7 +29,7 @@ def main() -> None:
         before, begin, painted = app.cpu_seconds(), time.monotonic(), len(app.painted)
         app.read(options.seconds)
         elapsed = time.monotonic() - begin
-        used = {process: (value - before[process]) / elapsed for process, value in app.cpu_seconds().items()}
+        used = app.cpus_busy(before, elapsed)
         painted_bytes = sum(len(data) for _, data in app.painted[painted:])
     finish(
         "share of a core that an idle app and its machine take: its process, the embedded kernel, the supervisor",

@@ -69,8 +69,7 @@ def main() -> None:
                 app.type(UP if number % 2 else DOWN)
                 seconds.append(app.cursor_seconds(typed, since))
                 app.read(rng.uniform(0.05, 0.35))
-            elapsed = app.painted[-1][0] - begin
-            used = {process: (value - before[process]) / elapsed for process, value in app.cpu_seconds().items()}
+            used = app.cpus_busy(before, app.painted[-1][0] - begin)
     ordered = sorted(seconds)
     finish(
         "seconds from a key to its effect in the terminal, p99, while four arrays rebuild and fio runs on nine members",

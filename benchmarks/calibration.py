@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.support.report import asked, finish, private_state
-from lab.disks import DiskKind, open_lab, specs
+from benchmarks.support.report import asked, finish
+from benchmarks.support.rig import drives
+from lab.disks import DiskKind, specs
 from lab.disks.kinds import Mechanics, find_drive_model
-from lab.machine import Host, parse_target
 from lab.measure.calibration import calibrate, reader
 from lab.units import MIB
 
@@ -27,7 +27,7 @@ SMOKE = Options(drives=DRIVES[:1])
 
 def recovered(name: str) -> Mechanics:
     disks = specs(1, DiskKind.SPINDLE, size_bytes=SIZE, model=name)
-    with open_lab(parse_target("uml:?time=virtual"), Host.real("benchmark"), wanted=disks) as lab:
+    with drives("uml:?time=virtual", disks) as lab:
         found = calibrate(reader(lab.machine, lab.disks[0].node), SIZE, title=name, has_write_cache=False)
     assert found.model.mechanics is not None
     return found.model.mechanics
@@ -35,7 +35,6 @@ def recovered(name: str) -> Mechanics:
 
 def errors(name: str) -> dict[str, float]:
     """Return the errors of calibrated values as shares of the true values, or in ms for seeks with overhead."""
-
     true, found = find_drive_model(name).mechanics, recovered(name)
     assert true is not None
 
@@ -55,9 +54,7 @@ def errors(name: str) -> dict[str, float]:
 
 
 def main() -> None:
-    options = asked(SMOKE)
-    with private_state():
-        found = {name: errors(name) for name in options.drives}
+    found = {name: errors(name) for name in asked(SMOKE).drives}
     finish(
         "largest relative error of the mean random access time of a recovered drive",
         max(each["random_access"] for each in found.values()),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.support.report import RAIDLAB, asked_one, finish, spread
+from benchmarks.support.report import RAIDLAB, asked_one, finish_pairs
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
 from lab.machine.kernel_image import find_kernel
@@ -53,11 +52,9 @@ def bare_boot_seconds(folder: Path, kernel: str) -> float:
 def first_array_seconds(state: Path) -> float:
     """Return the time from the command's start until mdadm has created the array, in a new lab each time."""
     shutil.rmtree(state, ignore_errors=True)
-    argv = [*RAIDLAB, "--on", "uml:"]
-    argv += ["array", "create", "--level", "5", "--disks", "3"]
     begin = time.monotonic()
     process = subprocess.Popen(
-        argv,
+        [*RAIDLAB, "--on", "uml:", "array", "create", "--level", "5", "--disks", "3"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -84,18 +81,11 @@ def main() -> None:
         # The first of each only warms the caches, and is not counted.
         bare_boot_seconds(folder / "bare", kernel)
         first_array_seconds(folder / "state")
-        pairs = []
-        for _ in range(rounds):
-            pairs.append((first_array_seconds(folder / "state"), bare_boot_seconds(folder / "bare", kernel)))
-    finish(
-        "command to first usable RAID 5 ÷ bare boot of the embedded kernel, median of pairs",
-        statistics.median(ours / bare for ours, bare in pairs),
-        "<=",
-        BOUND,
-        pairs=rounds,
-        first_array_seconds=spread([ours for ours, _ in pairs]),
-        bare_boot_seconds=spread([bare for _, bare in pairs]),
-    )
+        pairs = [
+            (first_array_seconds(folder / "state"), bare_boot_seconds(folder / "bare", kernel)) for _ in range(rounds)
+        ]
+    what = "command to first usable RAID 5 ÷ bare boot of the embedded kernel"
+    finish_pairs(what, pairs, "<=", BOUND, ("first_array_seconds", "bare_boot_seconds"))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.support.report import StoredPoints, asked, finish, rewrite
-from benchmarks.support.rig import destroy, drives, measure
-from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, Lab, specs
+from benchmarks.support.rig import OneArray, drives, measure
+from lab.disks import DiskKind, specs
 from lab.results.statistics import Estimate, RatioTest
 from lab.units import MIB
 
@@ -88,22 +87,10 @@ def planned(repeats: int, depths: Collection[int]) -> list[Cell]:
     return found
 
 
-class Rig:
-    """One array at a time, on all drives of a lab."""
-
-    def __init__(self, lab: Lab, seconds: float) -> None:
-        self.lab, self.seconds = lab, seconds
-        self.spec: ArraySpec | None = None
-
-    def iops(self, cell: Cell) -> float:
-        if self.spec is None or self.spec.level != cell.level:
-            if self.spec:
-                self.lab.execute(destroy(self.spec))
-            members = tuple(disk.node for disk in self.lab.disks)
-            self.spec = ArraySpec(cell.level, members, assume_clean=cell.level != "raid0")
-            self.lab.execute(self.spec.creation())
-        seed = 100 * cell.repeat + cell.depth
-        return measure(self.lab, self.spec.device, cell.direction, cell.depth, seconds=self.seconds, seed=seed).iops
+def iops(array: OneArray, cell: Cell, seconds: float) -> float:
+    spec = array.of(cell.level, DISKS, assume_clean=cell.level != "raid0")
+    seed = 100 * cell.repeat + cell.depth
+    return measure(array.lab, spec.device, cell.direction, cell.depth, seconds=seconds, seed=seed).iops
 
 
 def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
@@ -146,8 +133,8 @@ def main() -> None:
     if missing:
         disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
         with drives(options.on, disks) as lab:
-            rig = Rig(lab, options.seconds)
-            points.measure(missing, options.minutes, lambda cell: [(cell, rig.iops(cell))])
+            array = OneArray(lab)
+            points.measure(missing, options.minutes, lambda cell: [(cell, iops(array, cell, options.seconds))])
     found = dict(points)
     estimates = {claim: ratio(claim, found) for claim in CLAIMS if claim.depth in options.depths}
     if options.table:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import random
-import resource
-import subprocess
-import time
 
 import msgspec
 
 from benchmarks.class_view import RECORDED, students_result
-from benchmarks.support.report import RAIDLAB, asked_one, finish, private_state, spread
+from benchmarks.support.report import asked_one, finish, private_state, run_raidlab, spread
 from lab.results.record import RebuildRecord, encode_record
 from lab.results.store import RECORD_NAME, decode_record
+from lab.units import MIB
 
 ROUNDS = 3
 BOUND_SECONDS, BOUND_MIB = 5.0, 300.0
@@ -37,35 +35,19 @@ def main() -> None:
             folder.mkdir(parents=True)
             (folder / RECORD_NAME).write_bytes(encode_record(msgspec.structs.replace(made, rebuilds=rebuilds)))
         page = state / "report.html"
-        argv = [
-            *RAIDLAB,
-            "--json",
-            "--quiet",
-            "report",
-        ]
-        walls: list[float] = []
-        cpus: list[float] = []
-        printed = ""
-        for _ in range(ROUNDS):
-            before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-            printed = subprocess.run(
-                [*argv, str(state / "results"), "--output", str(page)], check=True, capture_output=True, text=True
-            ).stdout
-            walls.append(time.monotonic() - begin)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert len(json.loads(printed)["results"]) == count
+        words = ("--json", "--quiet", "report", str(state / "results"), "--output", str(page))
+        made_pages = [run_raidlab(*words) for _ in range(ROUNDS)]
+        assert len(json.loads(made_pages[0].output)["results"]) == count
         megabytes = page.stat().st_size / 1e6
-        # This is the maximum over all children, of which there was only one.
-        mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    seconds = max(cpus)
+    cpus = [each.cpu_seconds for each in made_pages]
+    mib = max(each.peak_bytes for each in made_pages) / MIB
     finish(
         f"CPU seconds for an HTML report of {count} results, greatest of {ROUNDS}; inf: above {BOUND_MIB:g} MiB",
-        seconds if mib <= BOUND_MIB else float("inf"),
+        max(cpus) if mib <= BOUND_MIB else float("inf"),
         "<=",
         BOUND_SECONDS,
         cpu_seconds=spread(cpus),
-        wall_seconds=spread(walls),
+        wall_seconds=spread([each.seconds for each in made_pages]),
         peak_mib=round(mib, 1),
         bound_mib=BOUND_MIB,
         page_megabytes=round(megabytes, 2),

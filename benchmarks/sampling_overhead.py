@@ -5,10 +5,9 @@ There is only one run, because two starts of fio differ by more than sampling co
 
 from __future__ import annotations
 
-import statistics
 import time
 
-from benchmarks.support.report import asked_one, finish, notice, spread
+from benchmarks.support.report import asked_one, finish_pairs, notice
 from benchmarks.support.rig import drives, read_iops
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
@@ -52,15 +51,8 @@ def main() -> None:
             notice(f"pair {number + 1} of {rounds}: {sampled / bare:.3f}")
         fio.stop()
         fio.result()
-    finish(
-        "IOPS with 4 Hz sampling of array, nine members, threads and CPU ÷ IOPS of fio alone, median of pairs",
-        statistics.median(sampled / bare for sampled, bare in pairs),
-        ">=",
-        BOUND,
-        pairs=rounds,
-        sampled_iops=spread([sampled for sampled, _ in pairs]),
-        bare_iops=spread([bare for _, bare in pairs]),
-    )
+    what = "IOPS with 4 Hz sampling of array, nine members, threads and CPU ÷ IOPS of fio alone"
+    finish_pairs(what, pairs, ">=", BOUND, ("sampled_iops", "bare_iops"))
 
 
 if __name__ == "__main__":

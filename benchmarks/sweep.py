@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import asked, finish, private_state, run_raidlab
 from lab.gates.decoding import decode_json
-from lab.host.processes import isolated_python
 from lab.machine import Host, parse_target
-from lab.sweep.cells import CellDone, SweepFolder, SweepStore, cell_store, unpacked_cell
+from lab.sweep.cells import CellDone, cell_store, unpacked_cell
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import find_sweep
 from lab.sweep.service import SweepPlan, SweepRequest, plan_sweep, run_sweep
@@ -34,7 +29,6 @@ MOST_SHARE = 0.6
 """Share of the time that one worker takes for the same number of cells."""
 CELLS_A_DEPTH = 500
 MOST_SECONDS, MOST_BYTES = 10.0, 500 << 20
-START = "import sys; from lab.cli.main import run; sys.exit(run())"
 FILE = """\
 format_version = 2
 id = "bench-{name}"
@@ -74,8 +68,9 @@ def sweep_file(folder: Path, name: str, members: list[int], chunks: list[str], d
     return path
 
 
-def planned(path: Path, workers: int) -> tuple[SweepPlan, SweepRequest]:
-    request = SweepRequest(parse_target("uml:"), Host.real("benchmark"), parse_cluster(f"local:{workers}"), "")
+def planned(path: Path, workers: int, *rules: str) -> tuple[SweepPlan, SweepRequest]:
+    cluster, allowed = parse_cluster(f"local:{workers}"), frozenset(rules)
+    request = SweepRequest(parse_target("uml:"), Host.real("benchmark"), cluster, allowed_rules=allowed)
     return plan_sweep(*find_sweep(str(path)), request), request
 
 
@@ -111,20 +106,6 @@ def overhead(folder: Path, count: int) -> tuple[dict[str, float], dict[str, obje
     }
 
 
-def command(*words: str) -> tuple[float, int, str]:
-    """Run ``raidlab`` with these arguments. Return the seconds, the peak memory in bytes, and the output."""
-    begin = time.monotonic()
-    measure = "import resource, sys; "
-    print_peak = "sys.stderr.write(f'PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n')"
-    code = f"{measure}import atexit; atexit.register(lambda: {print_peak}); {START}"
-    ended = subprocess.run(isolated_python("-c", code, *words), capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - begin
-    peak = re.search(r"PEAK (\d+)", ended.stderr)
-    if ended.returncode or not peak:
-        sys.exit(f"{words} ended with {ended.returncode}: {ended.stderr[-2000:]}")
-    return seconds, int(peak[1]) * 1024, ended.stdout
-
-
 def fill(plan: SweepPlan, host: Host, like: bytes) -> None:
     """Put every cell of a plan into the store, as if it had been measured."""
     head, _, record = gzip.decompress(like).partition(b"\n")
@@ -142,25 +123,22 @@ def many(folder: Path, like: bytes, count: int) -> dict[str, object]:
     """Plan ``count`` cells, none of which is stored. Then resume a sweep whose cells are all stored."""
     members, chunks = list(range(4, 29)), ["16K", "32K", "64K", "128K", "256K"]
     path = sweep_file(folder, "many", members, chunks, list(range(1, count // CELLS_A_DEPTH + 1)))
-    rules = ("--allow", "too-short-for-latency")
-    plan_seconds, plan_bytes, text = command("--json", "sweep", str(path), "--plan", *rules)
-    assert len(json.loads(text)["cells"]) == count, len(json.loads(text)["cells"])
-    host = Host.real("benchmark")
-    request = SweepRequest(
-        parse_target("uml:"), host, parse_cluster("local:1"), "", allowed_rules=frozenset({"too-short-for-latency"})
-    )
-    plan = plan_sweep(*find_sweep(str(path)), request)
-    fill(plan, host, like)
-    begun: SweepFolder = run_sweep(plan_sweep(*find_sweep(str(path)), request), request).folder
-    assert SweepStore(host).find(begun.id).record.cells
-    resume_seconds, resume_bytes, text = command("--json", "sweep", str(path), "--resume", *rules)
-    result = json.loads(text)
+    rule = "too-short-for-latency"
+    words = ("--json", "--quiet", "sweep", str(path), "--allow", rule)
+    only_planned = run_raidlab(*words, "--plan")
+    cells = json.loads(only_planned.output)["cells"]
+    assert len(cells) == count, len(cells)
+    plan, request = planned(path, 1, rule)
+    fill(plan, request.host, like)
+    run_sweep(*planned(path, 1, rule))
+    resumed = run_raidlab(*words, "--resume")
+    result = json.loads(resumed.output)
     assert (result["reused"], result["measured"]) == (count, 0), result
     return {
-        "plan_seconds": round(plan_seconds, 2),
-        "plan_bytes": plan_bytes,
-        "resume_seconds": round(resume_seconds, 2),
-        "resume_bytes": resume_bytes,
+        "plan_seconds": round(only_planned.seconds, 2),
+        "plan_bytes": only_planned.peak_bytes,
+        "resume_seconds": round(resumed.seconds, 2),
+        "resume_bytes": resumed.peak_bytes,
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.support.report import StoredPoints, asked, finish, rewrite
-from benchmarks.support.rig import Measured, destroy, drives, measure
+from benchmarks.support.rig import Measured, OneArray, drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, specs
@@ -88,32 +88,22 @@ class Rig:
     """Six spindles of a lab. There is one array at a time, on the first of them."""
 
     def __init__(self, lab: Lab, seconds: float) -> None:
-        self.lab = lab
-        self.seconds = seconds
-        self.nodes = tuple(disk.node for disk in lab.disks)
-        self._spec: ArraySpec | None = None
-        self._failed = 0
-        alone = measure(lab, self.nodes[0], "read", 1, seconds=seconds, seed=1).iops
+        self.lab, self.seconds = lab, seconds
+        self._array = OneArray(lab)
+        self._failed: set[tuple[str, str]] = set()
+        """The level and node of each member that has failed."""
+        alone = measure(lab, lab.disks[0].node, "read", 1, seconds=seconds, seed=1).iops
         self.rates = DiskRates(alone, alone, 0.0, 0.0)
 
     def point(self, cell: Cell) -> Point:
-        spec = self._array(cell)
-        measured = measure(
-            self.lab, spec.device, cell.direction, cell.depth, seconds=self.seconds, seed=1000 + cell.depth
-        )
+        spec = self._array.of(cell.level, MEMBERS[cell.level], assume_clean=cell.level in FAILURES)
+        for node in spec.members[: cell.failed]:
+            if (spec.level, node) not in self._failed:
+                self.lab.execute(operations.fail(spec.name, node))
+                self._failed.add((spec.level, node))
+        seed = 1000 + cell.depth
+        measured = measure(self.lab, spec.device, cell.direction, cell.depth, seconds=self.seconds, seed=seed)
         return compared(cell, spec, self.rates, measured)
-
-    def _array(self, cell: Cell) -> ArraySpec:
-        if self._spec is None or self._spec.level != cell.level:
-            if self._spec:
-                self.lab.execute(destroy(self._spec))
-            self._spec = ArraySpec(cell.level, self.nodes[: MEMBERS[cell.level]], assume_clean=cell.level in FAILURES)
-            self._failed = 0
-            self.lab.execute(self._spec.creation())
-        while self._failed < cell.failed:
-            self.lab.execute(operations.fail(self._spec.name, self.nodes[self._failed]))
-            self._failed += 1
-        return self._spec
 
 
 def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) -> Point:

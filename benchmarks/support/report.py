@@ -6,12 +6,13 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import make_dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -98,6 +99,45 @@ def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, 
     json.dump(report, sys.stdout, indent=2)
     print()
     sys.exit(0 if is_within else 1)
+
+
+def finish_pairs(
+    what: str,
+    pairs: Sequence[tuple[float, float]],
+    sign: Literal["<=", ">="],
+    bound: float,
+    names: tuple[str, str],
+    /,
+    **details: object,
+) -> None:
+    """Finish with the median of the ratios of pairs. Report the spread of both parts under their ``names``."""
+    sides = {name: spread(side) for name, side in zip(names, zip(*pairs, strict=True), strict=True)}
+    ratio = statistics.median(one / other for one, other in pairs)
+    finish(f"{what}, median of pairs", ratio, sign, bound, pairs=len(pairs), **sides, **details)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command of raidlab took and printed. Time and memory include the processes that it started."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    output: str
+
+
+def run_raidlab(*words: str) -> Ended:
+    """Run raidlab with these arguments. Exit if it fails."""
+    begin = time.monotonic()
+    with subprocess.Popen([*RAIDLAB, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.monotonic() - begin
+    if process.returncode:
+        sys.exit(f"raidlab {' '.join(words)} ended with {process.returncode}")
+    return Ended(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, output)
 
 
 def notice(line: str) -> None:

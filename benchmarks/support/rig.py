@@ -107,6 +107,23 @@ def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) ->
     return (after - before) / (end - begin)
 
 
+class OneArray:
+    """One array at a time, on the first disks of a lab. It is built anew if its level changes."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._spec: ArraySpec | None = None
+
+    def of(self, level: str, members: int, *, assume_clean: bool) -> ArraySpec:
+        if self._spec is None or self._spec.level != level:
+            if self._spec:
+                self.lab.execute(destroy(self._spec))
+            nodes = tuple(disk.node for disk in self.lab.disks[:members])
+            self._spec = ArraySpec(level, nodes, assume_clean=assume_clean)
+            self.lab.execute(self._spec.creation())
+        return self._spec
+
+
 def destroy(spec: ArraySpec) -> Plan:
     """Return a plan that stops the array and erases its superblocks. For a bare disk, the plan has no steps."""
     if not spec.is_array:

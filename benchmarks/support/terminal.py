@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,6 +74,10 @@ class AppInTerminal(Window):
         """Return the CPU time that the app, and the embedded kernel with everything in it, have used so far."""
         machine = sum(map(_cpu_seconds, descendants_of(self.process.pid)))
         return {"app": _cpu_seconds(self.process.pid), "machine": machine}
+
+    def cpus_busy(self, before: Mapping[str, float], seconds: float) -> dict[str, float]:
+        """Return how many processors each has used since ``cpu_seconds`` returned ``before``, this long ago."""
+        return {process: (value - before[process]) / seconds for process, value in self.cpu_seconds().items()}
 
     def rss_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
