@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.arrays import operations
 from lab.arrays.spec import Bitmap
 from lab.errors import ArrayError
 from lab.measure.rebuild import DataVerdict

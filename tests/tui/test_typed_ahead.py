@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 
@@ -140,3 +141,33 @@ async def test_a_key_meant_for_an_array_that_no_longer_exists_is_ignored(
         assert len(user.app.screen_stack) == 1
         await typed(user, "delete")
         await user.plan()
+
+
+async def test_an_app_slower_than_all_time_limits_handles_each_key_once(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"_PASS_SECONDS": 0.001, "_MOST_TIMEOUTS": 0, "_MOST_PASSES": 1, "_LEAST_PASSES": 1}
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"tui.app.{name}", limit)
+    await user.press("home")
+    moves: list[int] = []
+
+    async def move(_: Rack, across: int, down: int) -> None:
+        moves.append(down)
+
+    monkeypatch.setattr(Rack, "action_move", move)
+    slow = asyncio.create_task(busy(user.app))
+    try:
+        for _ in range(20):
+            user.app.post_message(events.Key("down", None))
+        await user.until(lambda: len(moves) >= 20 and not user.app.is_handling_input, "the input is handled")
+    finally:
+        slow.cancel()
+    assert moves == [1] * 20
+
+
+async def busy(app: RaidlabApp) -> None:
+    """Keep the app's own queue busy."""
+    while True:
+        app.call_later(asyncio.sleep, 0.002)
+        await asyncio.sleep(0.002)
