@@ -340,12 +340,14 @@ def _is_locked(lock: Path) -> bool:
     # Read-only and shared, so it works on read-only storage and with concurrent readers.
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            take(file.fileno(), SHARED, lock)
     except FileNotFoundError:
         return False
+    try:
+        take(descriptor, SHARED, lock)
     except BlockingIOError:
         return True
+    finally:
+        os.close(descriptor)
     return False
 
 

@@ -69,7 +69,9 @@ class CommandLog:
 
     def on_command(self, result: CommandResult) -> None:
         typed = self._typed.__dict__.pop("line", None)
-        why = next((plan[result.argv] for plan in reversed(self._plans) if result.argv in plan), None)
+        # Another thread may announce a plan at the same time, and a deque must not change while it is iterated.
+        plans = tuple(self._plans)
+        why = next((plan[result.argv] for plan in reversed(plans) if result.argv in plan), None)
         origin = Origin.SHELL if typed is not None else Origin.PLAN if why is not None else Origin.LAB
         self._on_entry(
             CommandEntry(

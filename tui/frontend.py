@@ -546,7 +546,7 @@ class PlanRun:
                 pass
             status = command.result().status
         if status == 0 and after.steps and not self._is_left:
-            self._frontend.look_up(partial(self.run, rest=after), on_error=self._failed)
+            self._frontend.look_up(partial(self.run, rest=after), on_error=self._rest_failed)
             return
         if status != 0 and not self._is_left:
             statuses = client.submit(lambda session: session.statuses()).result()
@@ -555,7 +555,12 @@ class PlanRun:
                 raise LabError(f"{self.plan.title}: md stopped before completing it", hint=hint)
         self._end()
 
-    def _failed(self, error: LabError) -> None:
+    def _rest_failed(self, error: LabError) -> None:
         self._end()
-        if not (self._is_left or isinstance(error, MachineLost)):
-            self._frontend.show_error(error)
+        self._frontend.show_error(error)
+
+    def _failed(self, error: LabError) -> None:
+        if self._is_left or isinstance(error, MachineLost):
+            self._end()
+        else:
+            self._rest_failed(error)

@@ -310,8 +310,9 @@ class Experiments:
                     return resume_experiment(earlier, request)
                 return run_experiment(*find_experiment(view.experiment), request)
         except LabError:
-            added = (each.id for each in store.list() if each.id not in before and each.measured_count)
-            view.result_id = resumed or next(added, "")
+            view.result_id = resumed or next(
+                (each.id for each in store.list() if each.id not in before and each.measured_count), ""
+            )
             raise
 
 

@@ -987,6 +987,8 @@ class KernelDefect(KernelRange, frozen=True, kw_only=True, forbid_unknown_fields
 
     finding: Annotated[int, msgspec.Meta(ge=1)]
     """Its number in docs/findings.md."""
+    since: str
+    """The first version that has it, or on which it was first seen."""
     hangs: bool = False
     """Whether the machine can no longer be used afterwards, because a request to the array never completes."""
     facts: tuple[str, ...] = ()

@@ -290,8 +290,11 @@ class StateFolder:
         return notices
 
     def _sweep_all(self) -> list[str]:
-        paths = sorted((self.root / "machines").glob("*"))
-        folders = [path for path in paths if path.is_dir() and not path.is_symlink()]
+        try:
+            entries = os.scandir(self.root / "machines")
+            folders = sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return []
         return [notice for folder in folders if (notice := self._sweep_one(folder))]
 
     def _sweep_one(self, folder: Path) -> str | None:
