@@ -261,3 +261,16 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
         assert [status.name for status in session.start_all()] == [NAME]
         assert volume_now(session).windows_words == "clean"
         assert sum_device(session.machine, spec.device) == written
+
+
+def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None:
+    disks = nine(session, 2)
+    with filled(session, disks) as (device, written):
+        session.run(session.array(NAME).stop())
+        # As a power cut in the middle of writing the next label: garbage in one place on every disk.
+        for disk in disks:
+            place = (f"of={disk.node}", "bs=512", "seek=8", "count=3", "conv=fsync,notrunc", "status=none")
+            session.machine.run(("dd", "if=/dev/urandom", *place))
+        session.rescan()
+        session.run(session.array(NAME).assemble())
+        assert sum_device(session.machine, device) == written

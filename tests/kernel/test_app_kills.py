@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.report import SMALL_EXPERIMENT
+from lab.errors import MachineLost
+from lab.machine import Host
 from lab.plans import Plan
+from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from tests.kernel.student import Student, own_state, plain, student_at
 from tui.mode import ProblemBar
@@ -45,7 +50,7 @@ class Restless(Student):
 
     async def step(self) -> None:
         lab, status = self.lab, self.lab.selected
-        view = lab.marks.get(status.name) if status else None
+        view = lab.selected_mark
         if isinstance(self.app.screen, PlanScreen):
             await self.run_or_leave(self.app.screen)
         elif not lab.is_open or lab.snapshot is None or lab.operation:
@@ -73,6 +78,7 @@ class Restless(Student):
             await self.press("f")
 
     async def close_all(self) -> None:
+        """Leave all dialogs."""
         for _ in range(10):
             if len(self.app.screen_stack) == 1:
                 return
@@ -80,6 +86,7 @@ class Restless(Student):
         raise AssertionError(f"{self.app.screen} cannot be left")
 
     async def run_or_leave(self, screen: PlanScreen) -> None:
+        """Run the plan; leave its screen if the plan is impossible."""
         await self.press("r")
         for _ in range(100):
             if self.app.screen is not screen or self.is_over:
@@ -130,3 +137,23 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
             story = student.keeps_stepping()
         student.is_over = True
         await story
+
+
+async def test_results_of_an_experiment_outlive_its_machine_and_the_lab_stays_open(tmp_path: Path) -> None:
+    file = tmp_path / "short.toml"
+    file.write_text(SMALL_EXPERIMENT.read_text().replace("repeats = 2", "repeats = 40"))
+    async with student_at(tmp_path, Student) as student:
+        lab, experiments = student.lab, student.app.experiments
+        await student.until(lambda: lab.is_open and lab.snapshot, "the machine runs")
+        own = student.kernels()
+        assert experiments.start(str(file))
+        view = experiments.view
+        assert view is not None
+        await student.until(lambda: view.done_count >= 2, "two measurements")
+        (other,) = student.kernels() - own
+        os.killpg(other, signal.SIGKILL)
+        await student.until(lambda: not view.is_running, "the loss is told")
+        assert isinstance(view.outcome, MachineLost)
+        stored = ResultStore(Host.real("raidlab").state.results).load(view.result_id)
+        assert len(stored.cells) >= 2
+        assert lab.is_open

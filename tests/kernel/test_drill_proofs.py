@@ -233,6 +233,17 @@ def test_lines_that_are_typed_in_the_text_mode_save_the_data_too(tmp_path: Path)
     assert outcome.commands[-1].line.startswith(RIGHT.strip().splitlines()[-1])
 
 
+def test_a_drill_is_ended_as_it_is_in_the_text_mode(tmp_path: Path) -> None:
+    host = own_lab(tmp_path)
+    with TextUser(host.state.root) as user:
+        user.hear("is running.")
+        user.enter(f"drill start 1 --seed {DRILL.seed}")
+        user.hear("drill help lists all commands.")
+        user.enter("debrief --as-it-is")
+        user.hear("The drill has ended: ")
+    assert len(DrillStore(host).all()) == 1
+
+
 def test_the_example_of_the_page_is_true(tmp_path: Path) -> None:
     path = example(tmp_path)
     proof = prove(ready(read_drill(path), path, "page"), kernel_target(), Host.real("tests"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind
 from lab.errors import MachineLost
-from lab.machine import EmbeddedOptions, open_machine, parse_target
+from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_target
 from lab.session import breaking
 from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
@@ -96,3 +97,11 @@ def test_an_array_outlives_its_machine(tmp_path: Path) -> None:
         session.machine.run(["sh", "-c", "echo known | dd of=/dev/md0 conv=fsync"])
     with open_session(Client(TARGET, host)) as session:
         assert session.machine.run(["head", "-c", "5", "/dev/md0"]).stdout == "known"
+
+
+def test_samples_come_at_the_interval(session: LabSession) -> None:
+    stream = session.machine.sample(SampleRequest(0.1, files=("/proc/uptime",), block_devices=("md0",)))
+    times = [sample.time_seconds for _, sample in zip(range(10), stream, strict=False)]
+    stream.stop()
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert 0.05 < sorted(gaps)[len(gaps) // 2] < 0.3

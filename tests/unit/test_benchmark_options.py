@@ -38,3 +38,12 @@ SMOKE = Options(seconds=0.5, levels=("raid1",))
 )
 def test_values_are_usual_or_small_unless_they_are_asked_for(words: list[str], expected: Options) -> None:
     assert asked(SMOKE, words) == expected
+
+
+@pytest.mark.parametrize(
+    "words", [["--seconds", "0"], ["--seconds", "inf"], ["--seconds", "nan"], ["--depths", "1,x"], ["--rounds", "1.5"]]
+)
+def test_what_cannot_be_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        asked(SMOKE, words)
+    assert "error: " in capsys.readouterr().err

@@ -123,6 +123,11 @@ def test_up_from_nothing_bakes_and_ends_with_what_to_type(lab: VirtualLab) -> No
     assert box.stat().st_size <= 350 * 10**6
 
 
+def test_the_doctor_is_content(lab: VirtualLab) -> None:
+    output = lab.computer.ssh("raidlab doctor").text
+    assert "local: is ready" in output
+
+
 def test_nine_lab_disks_of_exact_size_and_no_other(lab: VirtualLab) -> None:
     found = inside(lab, "disks")
     assert [(disk["name"], disk["serial"], disk["size_bytes"], disk["kind"]) for disk in found["disks"]] == [

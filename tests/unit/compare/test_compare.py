@@ -116,3 +116,9 @@ def test_two_starts_of_one_machine_have_as_much_memory(memory_mib: int, is_alike
         for made, size in ((result(STEADY), 488), (result(STEADY, "b"), memory_mib))
     )
     assert (differences(first, second) == ()) is is_alike
+
+
+def test_few_repeats_are_inconclusive_however_large_the_difference() -> None:
+    (row,) = compare(result(STEADY[:3]), result(scaled(10.0)[:3], "b")).rows
+    assert row.outcome is RatioOutcome.CANNOT_TELL
+    assert row.reason == "3 repeats are too few: at least 4 are needed"

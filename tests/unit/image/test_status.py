@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -186,3 +187,12 @@ def test_every_requirement_of_the_guest_is_locked_with_hashes() -> None:
     markers = re.findall(r"^[a-z0-9-]+==[^;\\]*;([^\\\n]*)", text, re.MULTILINE)
     variables = set(re.findall(r"[a-z_]{4,}", " ".join(markers)))
     assert variables <= {"platform_python_implementation", "implementation_name"}
+
+
+def test_status_takes_little_time(clone: Clone) -> None:
+    """Vagrant asks before every start."""
+    clone.place_box()
+    before = os.times()
+    clone.status()
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 3.0

@@ -58,6 +58,17 @@ def test_each_wrong_value_has_its_own_sentence() -> None:
         assert [name for name in values if sentences[name] not in words] == []
 
 
+def test_every_variable_has_a_type_and_a_description_and_is_checked_or_free() -> None:
+    text = (REPOSITORY / "packer/variables.pkr.hcl").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r'^variable "(\w+)" \{\n(.*?)^\}', text, re.MULTILINE | re.DOTALL))
+    assert len(blocks) == text.count('variable "')
+    for name, body in blocks.items():
+        assert re.search(r"^  type +=", body, re.MULTILINE), name
+        assert re.search(r'^  description = ".+\."$', body, re.MULTILINE), name
+        # Only QEMU knows the names of processors.
+        assert "validation {" in body or name == "cpu_model", name
+
+
 @pytest.mark.parametrize("file", (REPOSITORY / "packer/images").glob("*.pkrvars.hcl"), ids=lambda file: file.name)
 def test_the_variables_of_an_image_agree_about_its_architecture(file: Path) -> None:
     text = file.read_text(encoding="utf-8")

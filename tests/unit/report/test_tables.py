@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -455,3 +456,17 @@ def test_in_virtual_time_a_finding_on_cpu_cost_is_not_measured_with_a_reason(rec
     table = findings_table(replace(record, conditions=conditions), asked)
     assert table
     assert f"not measured: {found.reason}" in table.notes
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.54, 0.7])
+def test_noise_never_makes_a_published_ratio_hold_more_often(truth: float) -> None:
+    """Of a study that says 0.5: true, near the edge, and far off; with more noise each holds more seldom, or never."""
+    shares = []
+    for noise in (0.01, 0.06, 0.25):
+        draw = random.Random(9)
+        found = [compared_findings(drawn(truth, noise, draw), study(Relation.LESS, 0.5))[0].holds for _ in range(20)]
+        shares.append(found.count(Holds.YES) / len(found))
+    assert all(later <= earlier for earlier, later in pairwise(shares))
+    assert shares[-1] == 0
+    assert (shares[0] == 1) is (truth == 0.5)
+    assert truth == 0.5 or max(shares) <= 0.05

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
 
 import pytest
 
+from lab.results.rows import rows
 from lab.results.statistics import (
     Asked,
     PValues,
@@ -14,9 +17,14 @@ from lab.results.statistics import (
     RatioTest,
     Verdict,
     adjusted,
+    estimate,
     judge_family,
+    looks,
 )
+from lab.results.store import decode_record
 
+RECORDED = Path(__file__).parents[1] / "compare" / "data" / "two-platforms-hdd-7200.json"
+PAIRS = 200
 DIFFERENT = (RatioOutcome.FASTER, RatioOutcome.SLOWER)
 
 
@@ -109,3 +117,64 @@ def test_of_all_that_is_claimed_few_claims_are_wrong() -> None:
         ]
         shares.append(sum(each in wrong[truth] for truth, each in claimed) / max(1, len(claimed)))
     assert sum(shares) / len(shares) <= 0.05
+
+
+def recorded_noise() -> list[float]:
+    """Every recorded repeat as a part of its cell's median: the noise of real runs, its tails included."""
+    record = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
+    noise = []
+    for row in rows(record):
+        values = row.values(lambda section: section.iops)
+        noise += [value / median(values) for value in values]
+    return noise
+
+
+def verdicts(
+    draw: random.Random, slow_down: float, noise: list[float], *, are_interleaved: bool, drift: float = 0.0
+) -> list[RatioOutcome]:
+    """Of pairs of runs, the first slower by ``slow_down``, both with a common drift."""
+    found = []
+    for _ in range(PAIRS):
+        trend = [1 + drift * n for n in range(6)]
+        ours = [draw.choice(noise) * level / (1 + slow_down) for level in trend]
+        theirs = [draw.choice(noise) * level for level in trend]
+        numbered = (dict(enumerate(ours)), dict(enumerate(theirs)))
+        found.append(judge(RatioTest.paired(*numbered) if are_interleaved else RatioTest.apart(ours, theirs)).outcome)
+    return found
+
+
+@pytest.mark.parametrize(("are_interleaved", "drift"), [(False, 0.0), (True, 0.05)])
+def test_the_same_twice_is_hardly_ever_called_different(are_interleaved: bool, drift: float) -> None:
+    noise = recorded_noise()
+    assert max(noise) - min(noise) > 0.1
+    found = verdicts(random.Random(5), 0.0, noise, are_interleaved=are_interleaved, drift=drift)
+    assert sum(each in DIFFERENT for each in found) <= 0.05 * PAIRS
+
+
+@pytest.mark.parametrize("are_interleaved", [True, False])
+def test_a_tenth_slower_is_found(are_interleaved: bool) -> None:
+    draw = random.Random(7)
+    # A deviation of 2 %: with that of the recorded repeats, 10 %, six show a tenth in fewer than a third of the pairs.
+    noise = [draw.lognormvariate(0, 0.02) for _ in range(100)]
+    found = verdicts(draw, 0.10, noise, are_interleaved=are_interleaved)
+    assert found.count(RatioOutcome.FASTER) == 0
+    assert found.count(RatioOutcome.SLOWER) >= 0.95 * PAIRS
+
+
+def test_cells_stopped_at_different_interim_looks_are_compared_by_common_rounds() -> None:
+    """How long each is measured hangs on how far its own repeats lie apart: that favours neither of the two."""
+    draw = random.Random(8)
+    planned = looks(6, 20)
+
+    def cell() -> dict[int, float]:
+        values: list[float] = []
+        for look in planned:
+            values += [draw.gauss(100, 7) for _ in range(look.n - len(values))]
+            if estimate(values, planned).half_width_fraction <= 0.05:
+                break
+        return dict(enumerate(values))
+
+    pairs = [(cell(), cell()) for _ in range(PAIRS)]
+    assert any(len(ours) != len(theirs) for ours, theirs in pairs)
+    found = [judge(RatioTest.paired(ours, theirs)).outcome for ours, theirs in pairs]
+    assert sum(each in DIFFERENT for each in found) <= 0.05 * PAIRS

@@ -130,6 +130,14 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in runs.root.iterdir()) == [".changing", "x"]
 
 
+def test_a_directory_in_place_of_a_lock_is_held_by_nobody_and_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    runs = store(tmp_path)
+    (runs.path("run-1") / LOCK_NAME).mkdir(parents=True)
+    before = os.listdir("/proc/self/fd")
+    assert [runs.is_held("run-1") for _ in range(3)] == [False] * 3
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_leftovers_of_killed_commands_are_removed_unless_a_lock_is_held(tmp_path: Path) -> None:
     runs = folders(tmp_path)
     kept = begun(runs, "kept")
