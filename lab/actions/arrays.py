@@ -27,7 +27,7 @@ from lab.actions.action import (
     PlanAction,
 )
 from lab.arrays import operations
-from lab.arrays.array import ArrayKind, ArraysToPlan
+from lab.arrays.array import ArrayKind, ArraysToPlan, require_free_name
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy, Spec, bitmap_chunk_problem
@@ -702,9 +702,7 @@ class Create(OperationAction, frozen=True, kw_only=True, tag="array.create"):
         Without ``disks``, it is on placeholders of ample size, so that no error in it is due to the actual disks.
         Raises SpecError if a disk is unknown, and ArrayError if too few are free or the name is taken.
         """
-        if self.array in taken:
-            hint = f"choose a different name, or remove that array with 'raidlab array destroy {self.array}'"
-            raise ArrayError(f"an array {self.array} already exists", hint=hint)
+        require_free_name(self.array, taken)
         shares = _shares(self.utilisation) if self.utilisation else None
         if disks is None:
             fewest = self.kind.member_count(self.level, len(shares or ()) or (self.reference or 0) + 2)

@@ -8,7 +8,7 @@ changes nothing itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from lab.arrays.discovery import DATA_FIRST, BroughtUp, FoundArray
@@ -173,6 +173,13 @@ class ArraysToPlan(Protocol):
 
     def start_stopped(self) -> Plan:
         """Return a plan that starts every stopped array."""
+
+
+def require_free_name(name: str, taken: Collection[str]) -> None:
+    """Raise ArrayError if the name is among those in use."""
+    if name in taken:
+        hint = f"choose a different name, or remove that array with 'raidlab array destroy {name}'"
+        raise ArrayError(f"an array {name} already exists", hint=hint)
 
 
 class Array(ArrayOperations):
@@ -342,7 +349,8 @@ class OpenArrays:
         return Plan.of("Start all arrays", steps)
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW) -> Plan:
-        """Return a plan that creates the array and its file system. Raises LabError if a disk is in use."""
+        """Return a plan that creates the array and its file system. Raises LabError if its name or a disk is in use."""
+        require_free_name(spec.name, self.names())
         plan = spec.creation(self.disks, file_system, self.block_names())
         self.check_free(spec.devices)
         return plan.on_blank_disks()

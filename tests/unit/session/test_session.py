@@ -12,6 +12,7 @@ import pytest
 
 from lab.adapt.kind import Volume
 from lab.arrays.kinds import MdArray, cannot_do_without
+from lab.arrays.spec import ArraySpec
 from lab.arrays.status import SyncAction
 from lab.errors import ArrayError, CommandFailed, ResultError, UnfitVersion
 from lab.machine import Machine
@@ -87,6 +88,13 @@ def test_verbs_of_a_missing_array_raise_an_error(session: LabSession, name: str)
     for verb in (array.status, array.stop, lambda: array.add("disk01"), lambda: array.scrub("check")):
         with pytest.raises(ArrayError, match="no array"):
             verb()
+
+
+def test_a_plan_for_an_array_whose_name_was_taken_in_the_meantime_is_refused(session: LabSession) -> None:
+    session.rescan()
+    spec = ArraySpec("raid1", ("/dev/ubda", "/dev/ubdb"), name="md0")
+    with pytest.raises(ArrayError, match="an array md0 already exists"):
+        session.creation(spec)
 
 
 def test_a_stopped_array_is_reported_with_the_command_that_starts_it(session: LabSession) -> None:
