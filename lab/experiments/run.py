@@ -287,14 +287,15 @@ def run_experiment(
         else:
             journal = store.begin(_draft(clock, experiment, text, seed, conditions))
         try:
-            run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
-            with journal, run.finishing():
-                run.prepare()
-                for cell in run.due_cells():
-                    run.measure(cell)
-                rebuilds = RebuildRunner(run)
-                for rebuild in run.due_rebuilds:
-                    rebuilds.measure(rebuild)
+            with journal:
+                run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
+                with run.finishing():
+                    run.prepare()
+                    for cell in run.due_cells():
+                        run.measure(cell)
+                    rebuilds = RebuildRunner(run)
+                    for rebuild in run.due_rebuilds:
+                        rebuilds.measure(rebuild)
             return journal.record
         except BaseException as error:
             _report_stored(error, journal, request.on_notice)
