@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.host.files import ALONE, locked
-from lab.store import LATEST, Journal, RecordFile, RecordFiles, RunFolders, stem
+from lab.store import LATEST, LOCK_NAME, Journal, RecordFile, RecordFiles, RunFolders, stem
 
 NOW = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
 
@@ -131,11 +131,12 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_place_of_a_lock_is_held_by_nobody_and_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    runs = store(tmp_path)
+    runs = folders(tmp_path)
     (runs.path("run-1") / LOCK_NAME).mkdir(parents=True)
-    before = os.listdir("/proc/self/fd")
+    descriptors = Path("/proc/self/fd")
+    before = len([*descriptors.iterdir()])
     assert [runs.is_held("run-1") for _ in range(3)] == [False] * 3
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len([*descriptors.iterdir()]) == before
 
 
 def test_leftovers_of_killed_commands_are_removed_unless_a_lock_is_held(tmp_path: Path) -> None:
