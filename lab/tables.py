@@ -62,7 +62,7 @@ class Table:
         return tuple(tuple(column.text(value) for column, value in zip(columns, row, strict=True)) for row in self.rows)
 
     def within(self, width: int) -> Table:
-        """Return this table, or if it is too wide, one with a note instead of leading columns of equal values."""
+        """Return this table; if it is too wide, leading columns of equal values become a note."""
         if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
             return self
         texts = self.texts

@@ -121,7 +121,7 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
 
 
 class StateScreen(Screen[R]):
-    """A screen of this app."""
+    """A screen whose widgets show the state of the lab."""
 
     changes = reactive(0, repaint=False, init=False)
     """Counts the changes of the state that are to be shown, while the screen is in front or below a dialog."""

@@ -342,7 +342,7 @@ class Frontend:
 
     @property
     def views(self) -> Sequence[Any]:
-        """The app's screens in front. Everything on them watches their reactive ``changes``."""
+        """The screens in front. Their widgets watch the reactive ``changes``."""
         return ()
 
     def call(self, function: Callable[..., object], *arguments: object, **named: object) -> None:

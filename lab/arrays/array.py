@@ -64,7 +64,7 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
-        """Return the arrays on disks whose ends have at least ``head_bytes``; ``host_name`` is the machine's."""
+        """Return the arrays that are found in the ends of disks, each of which has at least ``head_bytes``."""
 
     @abstractmethod
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
@@ -360,7 +360,7 @@ class OpenArrays:
         return self.machine.list_dirs(["/sys/block"])["/sys/block"]
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused for a disk in use, not blank or of an array, except a former member of ``besides``."""
+        """Raises DeviceRefused for a disk that is in use or not blank, but accepts former members of ``besides``."""
         own = []
         for array in self.found.all:
             held = [self.disk_name(node) for node in nodes if node in array.devices]

@@ -80,7 +80,7 @@ def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Yield the version and suite of all that the computer's and further suites provide. This needs the network."""
+    """Yield the version and suite of everything that the package sources provide. This needs the network."""
     for suite, sources in _suites(processes, files):
         with _open_apt(processes, sources, kind.store) as (apt, _):
             for version in sorted(kind.versions(apt), key=version_key, reverse=True):
