@@ -81,7 +81,9 @@ main() {
   case "${1:-}" in
   lab | cluster)
     prepare_lab "$distro"
-    "$here/venv.sh" "${1/lab/runtime}"
+    local packages="$1"
+    [[ $1 != lab ]] || packages=runtime
+    "$here/venv.sh" "$packages"
     prepare_stock_kernel "$distro"
     ;;
   test)

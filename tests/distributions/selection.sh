@@ -6,7 +6,7 @@ set -euo pipefail
 main() {
   local files=(tests/kernel/test_{grow,disks,machine,filesystem_and_workloads,cli}.py)
   cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
-  make lab EXPERIMENT=tests/vm/small.toml
+  make lab EXPERIMENT=tests/distributions/short.toml
   .venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder -m kernel "${files[@]}"
 }
 
