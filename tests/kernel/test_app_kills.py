@@ -50,7 +50,7 @@ class Restless(Student):
 
     async def step(self) -> None:
         lab, status = self.lab, self.lab.selected
-        view = lab.selected_mark
+        view = lab.marks.get(status.name) if status else None
         if isinstance(self.app.screen, PlanScreen):
             await self.run_or_leave(self.app.screen)
         elif not lab.is_open or lab.snapshot is None or lab.operation:
