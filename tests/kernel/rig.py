@@ -89,7 +89,7 @@ class Rig:
         try:
             return wait_until_idle(self.lab.machine, NAME)
         except WaitTimedOut as error:
-            # Where each task of the kernel waits (sysrq's "w"), for an array that stands still.
+            # Where each task of the kernel waits (sysrq's "w"), for an array that makes no progress.
             asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"
             error.add_note(self.lab.machine.run(("sh", "-c", asked), check=False).stdout)
             raise

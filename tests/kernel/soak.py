@@ -1,10 +1,10 @@
-"""Hours of work on the embedded kernel: does anything grow, stand still, or stay behind?
+"""Hours of work on the embedded kernel, to find anything that grows, hangs, or is left behind.
 
 Create, mark, load, fail, rebuild under load, verify, scrub, stop: over and over, on several levels and kinds of disks,
 many rounds on one machine, then a fresh one after a few. Each round is one line on standard error; JSON on standard
-output tells what was found. Status 1: something grew, failed or stayed behind. What can be learnt of a machine that
-stood still, or on which something failed, goes to the folder for evidence. Disks that stood still and were set going
-again (lab/machine/disk_rescue.py) are counted apart: that is explained.
+output contains the findings. The exit status is 1 if anything grew, failed or was left behind. The folder for evidence
+receives the diagnosis of a machine that hung or on which something failed. Disks that hung and were made to continue
+(lab/machine/disk_rescue.py) are counted separately, because their cause is known.
 """
 
 from __future__ import annotations

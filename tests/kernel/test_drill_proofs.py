@@ -52,7 +52,7 @@ mdadm --grow /dev/md77 --raid-devices=9
 """
 LOOKED = "mdadm --stop --scan; mdadm --examine $disk01 $disk02; cat /proc/mdstat"
 HARMLESS = frozenset({NOTHING_RUNS, "on-overlays"})
-"""What may be said of somebody who has done nothing wrong."""
+"""The mistakes that may be reported although the right steps were taken."""
 _SAVED = frozenset({DrillVerdict.SAVED})
 _NOT_DONE = frozenset({DrillVerdict.STOPPED, DrillVerdict.UNFINISHED})
 _PATIENCE_SECONDS, _LEAVING_SECONDS = 180.0, 60.0

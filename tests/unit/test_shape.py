@@ -55,7 +55,7 @@ def modules() -> Modules:
 
 
 def calls(modules: Modules, is_meant: Callable[[str, ast.Call], object], *, but: Iterable[str] = ()) -> list[str]:
-    """Calls of functions that are meant, by their dotted name, but for those in modules whose paths begin so."""
+    """Return the calls for which ``is_meant`` is true, except in modules whose paths begin with one of ``but``."""
     return [
         f"{place}:{node.lineno} {name}"
         for place, nodes in modules.items()

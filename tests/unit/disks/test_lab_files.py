@@ -182,10 +182,10 @@ def test_what_a_killed_add_left_is_made_anew_and_data_are_not(state: StateFolder
         folder.add(further)
         assert folder.images.path(further[0].name).stat().st_size == 16 * MIB
         folder.save(files(2))
-        folder.images.path(further[0].name).write_bytes(b"data of somebody")
+        folder.images.path(further[0].name).write_bytes(b"other data")
         with pytest.raises(LabError, match=r"there is already an image .*, which is not in the lab's list"):
             folder.add(further)
-        assert folder.images.path(further[0].name).read_bytes() == b"data of somebody"
+        assert folder.images.path(further[0].name).read_bytes() == b"other data"
 
 
 def test_a_scratch_folder_is_removed_and_a_lab_stays(state: StateFolder) -> None:
