@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from lab.disks import Lab
 from lab.errors import MachineLost
 from lab.host.clock import HostClock, wait_for
+from lab.machine.api import CommandResult
+from lab.plans import Plan, Step
 from tests.tui.fake_lab import FakeLab
-from tui.client import LabClient
-from tui.state import SessionEnded, SessionOpened
+from tui.client import CommandLog, LabClient
+from tui.state import CommandEntry, Origin, SessionEnded, SessionOpened
 
 PATIENCE_SECONDS = 60.0
 
@@ -114,3 +117,21 @@ def test_work_that_opens_the_machine_itself_does_not_begin_while_the_app_closes(
         pass
     slow_lab.may_open.set()
     closing.join(PATIENCE_SECONDS)
+
+
+def test_a_plan_may_be_announced_while_a_command_is_recorded() -> None:
+    entries: list[CommandEntry] = []
+    log = CommandLog(entries.append, lambda: datetime.now(UTC))
+    plan = Plan.of("Change", [Step(("change",), "Why.")])
+
+    class AnnouncingArgv(tuple[str, ...]):
+        """Announces a plan, as another thread might, whenever it is looked up."""
+
+        def __hash__(self) -> int:
+            log.announce(plan)
+            return super().__hash__()
+
+    for _ in range(2):
+        log.announce(plan)
+    log.on_command(CommandResult(AnnouncingArgv(("list",)), 0, "", "", 0.0, 0.0))
+    assert [entry.origin for entry in entries] == [Origin.LAB]
