@@ -14,6 +14,16 @@ from operator import attrgetter
 
 from lab.arrays.levels import LevelName, array_device, is_array_name, layout_name, level_with_layout
 from lab.arrays.operations import assemble
+from lab.arrays.superblock_program import (
+    FAULTY_ROLE,
+    JOURNAL_ROLE,
+    MAGIC,
+    RECOVERY_OFFSET,
+    SPARE_ROLE,
+    SUPERBLOCK_OFFSET,
+    parse_version_one,
+    role_in,
+)
 from lab.disks.inventory import DiskEnds
 from lab.errors import SpecError
 from lab.gates.text import visible
@@ -21,21 +31,16 @@ from lab.machine.api import Machine
 from lab.plans import Plan
 from lab.units import SECTOR_BYTES
 
-SUPERBLOCK_OFFSET = 4096
 SUPERBLOCK_BYTES = 1024
 """The size of the fixed part and of a table of roles for up to 384 devices (md(4))."""
 
-_MAGIC = 0xA92B4EFC
-_ROLES_OFFSET = 256
-_SPARE, _FAULTY, _JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
-_RECOVERY_FEATURE = 2
 _SECONDS = 0xFF_FFFF_FFFF
 """The mask for the seconds of a time in a superblock; the bits above are microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superblock:
-    """The superblock of one device. A role is a slot number, or ``_SPARE``, ``_FAULTY`` or ``_JOURNAL``."""
+    """The superblock of one device. A role is a slot number, or one of the roles in superblock_program.py."""
 
     array_uuid: str
     array_name: str
@@ -56,35 +61,24 @@ class Superblock:
     """0.90, 1.0, 1.1 or 1.2; it also determines where the superblock lies on the device."""
 
     def role_of(self, device_number: int) -> int:
-        """Return the role of a device in this superblock's table; unknown devices count as spares."""
-        return self.roles[device_number] if device_number < len(self.roles) else _SPARE
+        return role_in(self.roles, device_number)
 
 
 def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
     """Parse the version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``, or None if there is none."""
-    if len(data) < _ROLES_OFFSET:
-        return None
-    magic, major, features = struct.unpack_from("<III", data)
-    if magic != _MAGIC or major != 1:
-        return None
-    created, level, layout = struct.unpack_from("<QiI", data, 64)
-    (slots,) = struct.unpack_from("<I", data, 92)
-    (device_number,) = struct.unpack_from("<I", data, 160)
-    updated, events = struct.unpack_from("<QQ", data, 192)
-    (device_slots,) = struct.unpack_from("<I", data, 220)
-    roles = min(device_slots, (len(data) - _ROLES_OFFSET) // 2)
-    return Superblock(
-        array_uuid=str(uuid.UUID(bytes=data[16:32])),
-        array_name=visible(data[32:64].partition(b"\0")[0].decode("utf-8", "surrogateescape")),
-        level_number=level,
-        layout_number=layout,
-        slot_count=slots,
-        device_number=device_number,
-        roles=struct.unpack_from(f"<{roles}H", data, _ROLES_OFFSET),
-        events=events,
-        updated_seconds=updated & _SECONDS,
-        created_seconds=created & _SECONDS,
-        is_incomplete=bool(features & _RECOVERY_FEATURE),
+    read = parse_version_one(data)
+    return read and Superblock(
+        array_uuid=str(uuid.UUID(bytes=read.set_uuid)),
+        array_name=visible(read.set_name.partition(b"\0")[0].decode("utf-8", "surrogateescape")),
+        level_number=read.level,
+        layout_number=read.layout,
+        slot_count=read.raid_disks,
+        device_number=read.dev_number,
+        roles=read.dev_roles,
+        events=read.events,
+        updated_seconds=read.utime & _SECONDS,
+        created_seconds=read.ctime & _SECONDS,
+        is_incomplete=bool(read.feature_map & RECOVERY_OFFSET),
         metadata_version=metadata_version,
     )
 
@@ -98,7 +92,7 @@ def _parse_old_superblock(data: bytes) -> Superblock | None:
     if len(data) < _OLD_BYTES:
         return None
     words = struct.unpack_from("<1024I", data)
-    if words[0] != _MAGIC or words[1] != 0:
+    if words[0] != MAGIC or words[1] != 0:
         return None
     descriptors = [words[at : at + _DESCRIPTOR_WORDS] for at in range(128, 1024, _DESCRIPTOR_WORDS)]
     *devices, own = descriptors
@@ -126,8 +120,8 @@ _OLD_FAULTY, _OLD_ACTIVE, _OLD_SYNC, _OLD_REMOVED = range(4)
 def _old_role(slot: int, state: int) -> int:
     """Return the version 1 role that corresponds to a version 0.90 state (super_90_validate in drivers/md/md.c)."""
     if state & (1 << _OLD_FAULTY | 1 << _OLD_REMOVED):
-        return _FAULTY
-    return slot if state & (1 << _OLD_SYNC | 1 << _OLD_ACTIVE) else _SPARE
+        return FAULTY_ROLE
+    return slot if state & (1 << _OLD_SYNC | 1 << _OLD_ACTIVE) else SPARE_ROLE
 
 
 _FOREIGN_NUMBERS = (*range(127, -1, -1), *range(128, 1000))
@@ -245,9 +239,9 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
         role = freshest.role_of(superblock.device_number)
         # A member's event count may lag by one if the machine stopped between two writes; md still accepts it.
         is_current = superblock.events + 1 >= freshest.events
-        if role not in (_SPARE, _FAULTY, _JOURNAL) and is_current and role not in in_slots:
+        if role not in (SPARE_ROLE, FAULTY_ROLE, JOURNAL_ROLE) and is_current and role not in in_slots:
             in_slots[role] = node
-        elif role == _JOURNAL or role == _SPARE == superblock.role_of(superblock.device_number):
+        elif role == JOURNAL_ROLE or role == SPARE_ROLE == superblock.role_of(superblock.device_number):
             others.append(node)
         else:
             former.append(node)

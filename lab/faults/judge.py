@@ -26,8 +26,8 @@ from enum import StrEnum
 from typing import Any
 
 from lab.arrays.levels import LevelName
+from lab.arrays.superblock_program import JOURNAL_ROLE, SPARE_ROLE
 from lab.faults.arrays import BLOCK_BYTES, BlockMap
-from lab.faults.guest.arrays import JOURNAL_ROLE, SPARE_ROLE
 from lab.faults.guest.ledger import ALL, EVERYTHING, LOST, UNREADABLE
 from lab.faults.history import Act, ActKind, FaultHistory, HistoryPolicy, PlannedStep, Purpose
 from lab.units import SECTOR_BYTES

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import posixpath
 import re
-import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from lab.arrays.geometry import (
 )
 from lab.arrays.levels import is_array_name, md_path, node_of
 from lab.arrays.status import SyncAction, parse_count, parse_flags
+from lab.arrays.superblock_program import ROLES_OFFSET, parse_version_one
 from lab.disks.head_program import old_place
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decoded_json, whole
@@ -393,8 +393,6 @@ BLOCK_BYTES = 4 * KIB
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 SUPERBLOCK_SECTORS = 8
 """The space for a superblock, of which md reads and writes up to 4 KiB (super_1_load)."""
-_MAGIC = 0xA92B4EFC
-_FIXED_BYTES = 256
 _BITMAP_HEAD_BYTES = 256
 _PAGE_BYTES = 4096
 
@@ -443,13 +441,10 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
     start = superblock_sector(shape.metadata, member.device_sectors)
     if start is not None:
         length = SUPERBLOCK_SECTORS
-        if len(superblock) >= _FIXED_BYTES and struct.unpack_from("<II", superblock) == (_MAGIC, 1):
-            # The superblock has 256 bytes, plus two bytes for the role of each device.
-            (devices,) = struct.unpack_from("<I", superblock, 220)
-            length = min(-(-(_FIXED_BYTES + 2 * devices) // SECTOR_BYTES), SUPERBLOCK_SECTORS)
-            log_sectors, log_offset = struct.unpack_from("<Hi", superblock, 186)
-            if log_sectors and log_offset:
-                found.append(MemberArea(AreaKind.BAD_BLOCKS, start + log_offset, log_sectors))
+        if read := parse_version_one(superblock):
+            length = min(-(-(ROLES_OFFSET + 2 * read.max_dev) // SECTOR_BYTES), SUPERBLOCK_SECTORS)
+            if read.bblog_size and read.bblog_offset:
+                found.append(MemberArea(AreaKind.BAD_BLOCKS, start + read.bblog_offset, read.bblog_size))
         found.append(MemberArea(AreaKind.SUPERBLOCK, start, length))
         if shape.bitmap:
             # This is the sum of sb_start and offset, as in write_sb_page in drivers/md/md-bitmap.c.

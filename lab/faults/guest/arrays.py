@@ -18,22 +18,21 @@ import select
 import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lab.arrays.parity_program import exclusive_or, q_of
+from lab.arrays.superblock_program import SUPERBLOCK_OFFSET, VersionOne, parse_version_one
 from lab.machine.direct_io_program import opened
 
 T = TypeVar("T")
 MD_MAJOR = 9
-SUPERBLOCK_AT, SUPERBLOCK_BYTES = 4096, 4096
-MD_MAGIC = 0xA92B4EFC
-RESHAPE_ACTIVE = 4
+SUPERBLOCK_BYTES = 4096
+"""The number of bytes that md itself reads (super_1_load() in drivers/md/md.c)."""
 # linux/raid/md_u.h
 SET_ARRAY_INFO, ADD_NEW_DISK, RUN_ARRAY, STOP_ARRAY = 0x40480923, 0x40140921, 0x400C0930, 0x932
 DUE_SECONDS = 5.0
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
 PIECE_BYTES = 1024 * 1024
-SPARE_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFD
 STOP_SECONDS, STOP_PAUSE_SECONDS = 4.0, 0.02
 
 
@@ -148,40 +147,27 @@ def kernel_name(node: str) -> str:
     return os.path.basename(os.readlink(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"))
 
 
-class MemberLabel:
-    """The fields of a superblock of format 1.2 (struct mdp_superblock_1 in linux/raid/md_p.h).
+class MemberLabel(NamedTuple):
+    """A device, and its superblock of version 1.2."""
 
-    Raises ValueError if the device has no superblock.
-    """
-
-    def __init__(self, node: str) -> None:
-        data = read_direct(node, SUPERBLOCK_AT, SUPERBLOCK_BYTES)
-        if len(data) < SUPERBLOCK_BYTES or struct.unpack_from("<I", data)[0] != MD_MAGIC:
-            raise ValueError(f"{node} has no superblock")
-        self.node = node
-        (features,) = struct.unpack_from("<I", data, 8)
-        self.data_offset, self.recovery_offset, self.number = struct.unpack_from("<Q16xQI", data, 128)
-        self.raid_disks, position = struct.unpack_from("<I8xQ", data, 92)
-        self.reshape_position = position if features & RESHAPE_ACTIVE else None
-        (self.events,) = struct.unpack_from("<Q", data, 200)
-        (most,) = struct.unpack_from("<I", data, 220)
-        roles = struct.unpack_from(f"<{min(most, 1920)}H", data, 256)
-        self.role = roles[self.number] if self.number < len(roles) else SPARE_ROLE
+    node: str
+    superblock: VersionOne
 
 
 def label_of(node: str) -> MemberLabel | None:
-    """Return the superblock of a device, or None if it has none or cannot be read."""
+    """Return a device with its superblock, or None if it has none or cannot be read."""
     try:
-        return MemberLabel(node)
-    except (OSError, ValueError):
+        found = parse_version_one(read_direct(node, SUPERBLOCK_OFFSET, SUPERBLOCK_BYTES))
+    except OSError:
         return None
+    return MemberLabel(node, found) if found else None
 
 
-def freshest(nodes: Sequence[str]) -> list[str]:
+def freshest(nodes: Sequence[str]) -> list[MemberLabel]:
     """Return the members from which an array would be started, freshest first."""
     labels = [label for node in nodes if (label := label_of(node))]
-    labels.sort(key=lambda each: (-each.events, each.number))
-    return [each.node for each in labels if each.events + 1 >= labels[0].events]
+    labels.sort(key=lambda each: (-each.superblock.events, each.superblock.dev_number))
+    return [each for each in labels if each.superblock.events + 1 >= labels[0].superblock.events]
 
 
 def stop_array(node: str) -> str:
@@ -229,8 +215,8 @@ class QuickArray:
         fd = retried(lambda: os.open(self.node, os.O_RDWR), errno.ENODEV, 10.0, 0.01)
         try:
             fcntl.ioctl(fd, SET_ARRAY_INFO, struct.pack("<18i", 1, 2, *[0] * 16))
-            for node in chosen:
-                number = os.stat(node).st_rdev
+            for label in chosen:
+                number = os.stat(label.node).st_rdev
                 info = struct.pack("<5i", 0, os.major(number), os.minor(number), 0, 0)
                 try:
                     fcntl.ioctl(fd, ADD_NEW_DISK, info)

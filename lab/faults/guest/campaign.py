@@ -229,7 +229,7 @@ class CampaignPlayer(Player):
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
         """Assemble the array from the drives with a superblock, by force if mdadm refuses and ``is_forced`` is true."""
         found = [label for number in numbers if (label := label_of(f"/dev/drive{number}"))]
-        labels = {each.node: [each.events, each.role] for each in found}
+        labels = {each.node: [each.superblock.events, each.superblock.role] for each in found}
         nodes = [*labels]
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         while (other := STRANGER.search(done["output"])) and other[1] in nodes:

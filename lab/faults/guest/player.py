@@ -33,7 +33,6 @@ from typing import Any
 
 from lab.faults.guest.arrays import (
     PIECE_BYTES,
-    MemberLabel,
     QuickArray,
     buffer,
     freshest,
@@ -743,8 +742,8 @@ class Points:
         seen: dict[str, Any] = {"cut": word}
         if self.job.get("tells_labels"):
             names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")
-            labels = map(MemberLabel, freshest(nodes))
-            seen["labels"] = [{name: getattr(label, name) for name in names} for label in labels]
+            found = [label.superblock for label in freshest(nodes)]
+            seen["labels"] = [{name: getattr(superblock, name) for name in names} for superblock in found]
         if not self.begin(nodes, seen):
             return seen
         try:

@@ -414,7 +414,7 @@ class ScenarioPlayer(Player):
 
     def do_events(self, numbers: list[int]) -> dict[str, Any]:
         labels = {str(number): label_of(self.node_of(number)) for number in numbers}
-        return {"events": {number: label.events if label else -1 for number, label in labels.items()}}
+        return {"events": {number: label.superblock.events if label else -1 for number, label in labels.items()}}
 
     # Counts and times
 

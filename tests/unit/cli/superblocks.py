@@ -8,7 +8,7 @@ import uuid
 import zlib
 from collections.abc import Sequence
 
-from lab.arrays.discovery import SUPERBLOCK_OFFSET
+from lab.arrays.superblock_program import SUPERBLOCK_OFFSET
 from lab.disks.inventory import FIRST_BYTES, LAST_BYTES, DiskEnds
 
 UUID = "8289b1b6-da01-902e-5c34-d7ae6fb932ca"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.faults.guest.arrays import JOURNAL_ROLE, SPARE_ROLE
+from lab.arrays.superblock_program import JOURNAL_ROLE, SPARE_ROLE
 from lab.faults.guest.ledger import CORRUPT, LOST, UNREADABLE
 from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, PlannedStep, Purpose
 from lab.faults.judge import DECLARED, HistoryJudge
