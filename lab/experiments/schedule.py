@@ -170,7 +170,7 @@ def estimated_seconds(experiment: Experiment, done: Collection[str] = ()) -> flo
 
 
 def load_seconds(workload: Workload) -> float:
-    """Return the runtime of one measurement's load, the sum of ramp time, measured time and a margin."""
+    """Return the runtime of one measurement's load, the sum of warm-up, measured time and a margin."""
     return window_for(workload.warmup_seconds, workload.runtime_seconds).issue_seconds
 
 
@@ -185,7 +185,7 @@ _Key = tuple[str, str]
 
 
 def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
-    """Return the cells (array, workload) between two looks, and those that are too wide at a look before the last."""
+    """Return the cells (array, workload) between two looks, and those too wide at a look before the last one."""
     planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
     return frozenset(
         key
@@ -293,7 +293,7 @@ class ProgressMeter:
         """The computer's seconds per expected second; None if it is not known yet."""
         self._is_virtual = False
         self._boot_seconds: float | None = None
-        """Expected time of the steps before the first one on that machine."""
+        """Expected time of the steps before the first step on a machine with virtual time."""
         self._sample: Sample | None = None
         planned, (jobs, rebuilds) = planned_keys(experiment), remaining(experiment, done)
         # A rebuild is repeated in full.

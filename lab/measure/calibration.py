@@ -31,7 +31,7 @@ def _page_at(offset: float) -> int:
 
 
 def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Make the rates non-increasing towards the inner tracks by averaging increases out (pool adjacent violators)."""
+    """Make the rates non-increasing towards the inner tracks by averaging out increases (pool adjacent violators)."""
     pools: list[tuple[float, list[int]]] = []
     for offset, rate in rates:
         pools.append((rate, [offset]))
@@ -151,9 +151,9 @@ SEEK_PAIRS = 40
 GAPS = 48
 QUEUE_READS, QUEUE_DEPTH = 96, 32
 QUEUE_GAIN = 1.25
-"""Threshold for the speed-up at queue depth 32. Drives that reorder commands gain far more, others hardly any."""
+"""Threshold for the speed-up at queue depth 32. Drives that reorder commands gain far more, others hardly anything."""
 NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
-"""Typical values for the properties of drives that reads cannot measure."""
+"""Typical values of two properties of a drive that cannot be measured by reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,10 @@ class Calibration:
 
 
 def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
-    """Measure a drive, for about 25 s at 7200 rpm. Raises SpecError if it is too small, LabError if nothing rotates."""
+    """Measure a drive, which takes about 25 s at 7200 rpm.
+
+    Raises SpecError if the disk is too small, and LabError if it does not rotate.
+    """
     if size_bytes < LEAST_BYTES:
         raise SpecError(
             f"a disk of {human_bytes(size_bytes)} is too small", hint=f"use {human_bytes(LEAST_BYTES)} or more"

@@ -82,8 +82,8 @@ class FioRun:
     """``FioRun(lab, workload).run(invocations)``; ``stop`` may be called on any other thread.
 
     ``on_live`` is called with the values of each interval, on the thread of ``run``, except during preparation.
-    ``is_aside`` means that the load runs while the caller waits for something else (Machine.stream). ``is_due`` is that
-    of LiveFeed.
+    ``is_aside`` means that the load runs while the caller waits for something else (Machine.stream). ``is_due`` is
+    passed to LiveFeed.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FioRun:
                     if measures:
                         self._on_live(interval)
             except BaseException:
-                # Its output would have no reader.
+                # Nothing would read the command's output any more.
                 with suppress(LabError):
                     command.stop()
                 raise
@@ -166,7 +166,7 @@ class FioRun:
 
 
 def _longest_seconds(figures: JobFigures) -> float:
-    """Return the measured time of a job, which is fio's runtime without the ramp time."""
+    """Return the measured time of a job, which excludes the warm-up."""
     return max((section.runtime_seconds for section in figures.sections.values()), default=0.0)
 
 
@@ -281,7 +281,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes that the members transferred from fio's start to the last sample, which includes the ramp time."""
+    """Bytes that the members transferred from fio's start to the last sample, including those of the warm-up."""
 
     read_bytes: int
     written_bytes: int
@@ -397,7 +397,7 @@ def member_bytes(
 ) -> MemberBytes | None:
     """Return the bytes in the members' counters since fio's start; None if a member is missing from the samples.
 
-    They may exceed the bytes that fio reports, since they include its ramp time, but must not fall below them.
+    They may exceed the bytes that fio reports, since they include those of the warm-up, but must not fall below them.
     """
     before = [sample for sample in samples if sample.time_seconds <= started_seconds] or list(samples[:1])
     if (

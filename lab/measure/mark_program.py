@@ -4,10 +4,9 @@ Runs in the agent with only the standard library. Its arguments are:
 
     write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
 
-Every 4 KiB block is derived only from the seed and the block's number (SHAKE-128), so no copy is needed to compare.
-Returns JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
-in bytes from the mark's start. Raises OSError with the system's message if the device or file cannot be opened or
-written.
+Every 4 KiB block is derived only from the seed and the block's number (SHAKE-128), so the data can be verified without
+a copy. Returns JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``, in bytes from the start
+of the data. Raises OSError with the system's message if the device or file cannot be opened or written.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def block(seed: str, number: int) -> bytes:
 
 
 def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]) -> None:
-    """Write the whole mark and flush it to the disks."""
+    """Write all data and flush them to the disks."""
     flags = os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT)
     view = memoryview(mmap.mmap(-1, PIECE_BYTES))
     with opened(path, flags, prefers_direct=True) as fd:
@@ -52,7 +51,7 @@ def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[
 def verify(
     path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]
 ) -> dict[str, list[list[int]]]:
-    """Find the blocks of the mark that differ or cannot be read."""
+    """Find the blocks that differ from the written data or cannot be read."""
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     view = memoryview(mmap.mmap(-1, PIECE_BYTES))
     with opened(path, os.O_RDONLY, prefers_direct=True) as fd:

@@ -156,7 +156,7 @@ def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction
 
 
 MOST_POINTS = 400
-"""Limit of a plot's resolution; counters make long intervals as exact as short ones."""
+"""Maximum number of points in a timeline. Rates come from counters, so long intervals are as exact as short ones."""
 
 
 @dataclass(frozen=True, slots=True)

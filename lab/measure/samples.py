@@ -1,4 +1,4 @@
-"""Samples, which hold the values that the agent read at one tick, and the recorder that collects them."""
+"""Samples of the values that the agent reads at each tick of its clock, and the recorder that collects them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
 
 
 class ThreadTicks:
-    """CPU ticks of md's kernel threads, summed per array. Those of threads that have exited stay in the sum."""
+    """CPU ticks of md's kernel threads, summed per array. The ticks of threads that have exited stay in the sum."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
@@ -132,7 +132,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
 
 
 def parse_cpu(text: str) -> CpuTicks | None:
-    """Parse the sums over all CPUs; None for other texts. User time includes guests, and iowait is idle (proc(5))."""
+    """Parse the sums over all CPUs; None if there are none. User time includes guests, and iowait is idle (proc(5))."""
     for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] == "cpu" and len(fields) >= 5:
@@ -191,8 +191,9 @@ def busy_fraction(earlier: Sample, later: Sample) -> float | None:
 
 
 class Recorder:
-    """Usage: ``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …``, and then ``recorder.samples``.
+    """Collects samples on its own thread while its context is open.
 
+    Usage: ``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …``, and then ``recorder.samples``.
     ``on_sample`` is called on the recorder's thread. If the machine is lost, the recording ends without an error; other
     calls to the machine raise the error.
     """

@@ -4,8 +4,8 @@
 
 Returns the digest over all files in the order given, and the total number of bytes.
 
-dd and sha256sum would be slower, because both move data in small pieces. Each piece costs a system call, the slowest
-operation of an embedded kernel (0.8 s against 2.9 s for 400 MiB there).
+dd and sha256sum would be slower, because both move data in small pieces, and each piece costs a system call, the
+slowest operation of an embedded kernel. There, 400 MiB take 0.8 s with this program and 2.9 s with dd and sha256sum.
 """
 
 from __future__ import annotations

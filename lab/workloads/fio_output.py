@@ -109,8 +109,8 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     """What else fio wrote to standard output."""
     window_begin_seconds: Figure | None = None
-    """Time from the start of the load to that of the measured interval. If it is None, the whole run counts, including
-    its ramp time and the completions after its end."""
+    """Time from the start of the load to the start of the measured interval. If it is None, the whole run counts,
+    including its warm-up and the completions after its end."""
     raw_json: str = ""
     """fio's document, verbatim. For an interval it is a list of two, and the figures are their difference."""
 
@@ -320,7 +320,7 @@ class LiveFeed:
     _begin_seconds: float = 0.0
     _before_end: str = ""
     _end: str = ""
-    """The document at the end of the window, and before it, the newest document in the window."""
+    """The document at the end of the window or, until there is one, the newest document in the window."""
     _is_full: bool = False
 
     def documents(self, chunks: Iterable[str]) -> Iterator[str]:

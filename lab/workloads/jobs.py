@@ -110,7 +110,7 @@ LEAD_MILLISECONDS = 1000
 _HEAD_LINES = 3
 
 
-# The synthetic trace imitates a server with mail, home directories and a small database, as in traces of the nineties
+# The synthetic trace imitates a server with mail, home directories and a small database, as in traces of the 1990s
 # (Ruemmler and Wilkes, "UNIX disk access patterns", USENIX 1993). Most requests are 8 KiB long, there are slightly more
 # writes than reads, and a few requests belong to scans. Requests arrive in bursts. Most go to a hot part of the data,
 # and some are sequential runs of large requests.
@@ -247,7 +247,7 @@ class Invocation:
     """The trace of each job, sent on standard input before the job file and stored in files before fio starts."""
 
     def __post_init__(self) -> None:
-        """Check the command a last time before it reaches a machine. Raises SpecError if it is not permitted."""
+        """Check the command one last time before it reaches a machine. Raises SpecError if it is not permitted."""
         argv = self.argv[len(_TRACE_PREFIX) :] if self.argv[: len(_TRACE_PREFIX)] == _TRACE_PREFIX else self.argv
         file = _one_file(self.target)
         if argv[:3] == DD_PREFIX:
@@ -288,9 +288,9 @@ def fio_invocations(
     """Return the fio processes, in order, for one repeat of ``workload`` on ``target``.
 
     The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more) is
-    the maximum status interval of the measured process. It gives live values more often than every quarter of the
-    runtime. ``is_endless`` means that the process is stopped before its runtime is over. Raises SpecError if the times
-    are inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
+    the maximum status interval of the measured process, for live values more often than by default, which is four times
+    in the runtime or every two seconds. ``is_endless`` means that the process is stopped before its runtime is over.
+    Raises SpecError if the times are inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds

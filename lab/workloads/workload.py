@@ -39,7 +39,7 @@ FILE_FORMAT = "raidlab.$jobnum"
 MOST_BUFFER_BYTES = 2 * GIB
 """Limit on the buffers that fio allocates for all requests in flight."""
 _MOST_RUN_SECONDS = 3 * MOST_SECONDS
-"""The longest time that an option may set, which includes the ramp time and a margin."""
+"""The longest time that an option may set, which includes the warm-up and a margin."""
 _LONGEST_LINE = 512
 """fio reads at most 4,096 bytes of a line. The rest of a longer line, even of a comment, would be a separate line."""
 MOST_LINES = 500
@@ -186,7 +186,7 @@ def _seconds(text: str) -> float:
 
 
 def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *, writes: bool) -> Iterator[str]:
-    """Yield the violations in the operands of dd. ``block_bytes`` is the required value of ``bs``. None permits any."""
+    """Yield the violations in the operands of dd. ``block_bytes`` is the required value of ``bs``; None permits any."""
     given: dict[str, str] = {}
     for operand in operands:
         key, _, value = operand.partition("=")
@@ -249,7 +249,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) if values are inconsistent."""
 
     id: str
-    """Name on the command line, in results and of the fio job."""
+    """Name of the workload on the command line and in results, and of its fio job."""
     title: str
     shows: str
     """What students learn from the workload, in one sentence."""
@@ -268,7 +268,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     runtime_seconds: Seconds = 30.0
     """Measured time. A verify workload that re-reads ignores it, and ends when its whole file has been read."""
     warmup_seconds: SecondsOrZero = 10.0
-    """Time before the measurement, excluded from the figures (fio's ramp_time)."""
+    """Time for which the load runs before the measured interval. The figures exclude it."""
     distribution: str = "random"
     """fio's random_distribution, such as ``zipf:1.1``."""
     random_data: bool = True
