@@ -46,7 +46,7 @@ def _lint_publication(experiment: Experiment) -> Sequence[LintFinding]:
 
 
 def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
-    """Raises ExperimentError if a rule refuses the run and is not allowed, unless the experiment ``keeps_going``.
+    """Raise ExperimentError if a rule refuses the run and is not allowed, unless the experiment ``keeps_going``.
 
     Raises SpecError if a rule in ``allowed`` is unknown.
     """
@@ -72,7 +72,7 @@ SHORTEST_IN_QUEUES, WARMUP_IN_QUEUES = 3.0, 1.5
 apart like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and
 until then the array is too fast."""
 ROOM_FRACTION = 0.97
-"""What ext4 without reserved blocks, or xfs with its log, leaves of an array for files, approximately."""
+"""Approximate share of an array that is left for files on ext4 without reserved blocks, or on xfs with its log."""
 
 
 class Expected(NamedTuple):

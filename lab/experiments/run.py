@@ -1,7 +1,7 @@
 """Runs an experiment and stores its result. Every cell is stored before the next one starts.
 
-This is the only place where experiments are started and resumed; it opens the lab and the journal, and closes both. The
-bench builds an experiment's arrays on the lab's disks, ready for measurement, and stops them.
+This is the only place where experiments are started and resumed; it opens the lab and the journal, and closes both.
+``Run`` builds the experiment's arrays on the lab's disks, measures them, and stops them.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ _MEMORY = "memory"
 
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
-    """Whether a reset disk reads as zeros. Other drives than images and memory may keep the data after a discard."""
+    """Whether a reset disk reads as zeros. Disks that are neither image files nor in memory may keep discarded data."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
 
 
@@ -606,7 +606,7 @@ class Run:
             except WorkloadError:
                 if not self.experiment.keeps_going:
                     raise
-        # The first cold start then does not wait for the writeback.
+        # The first measurement with cold caches then does not wait for the writeback.
         self.lab.start_writing_out(built.disks)
 
     def options(self, workload: Workload) -> MeasureOptions:
@@ -658,7 +658,7 @@ class Run:
             )
             stamps = tuple(finding.stamp for finding in lint_measured(record, workload, measured))
             self.journal.add(msgspec.structs.replace(record, stamps=stamps))
-        # A later cold start then does not wait for the writeback.
+        # A later measurement with cold caches then does not wait for the writeback.
         self.lab.start_writing_out(built.disks)
         self.progress.done(cell.key)
 

@@ -58,7 +58,7 @@ class Sharing(StrEnum):
 
 
 class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A set of equal disks, for arrays on several kinds of disks. They are named ``fast01``, ``fast02`` and so on."""
+    """A set of equal disks, for arrays on several kinds of disks. Pool ``fast`` consists of ``fast01`` and so on."""
 
     id: Name
     count: DiskCount
@@ -357,7 +357,7 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     if experiment.rounds_per_build > 1 and not is_shared:
         yield "rounds_per_build needs sharing 'shared', since separate arrays are built only once"
     if not 0 < experiment.wanted_half_width < 1:
-        yield "wanted_half_width is a fraction of 1, such as 0.05"
+        yield "wanted_half_width must be above 0 and below 1, such as 0.05"
     if not experiment.arrays:
         yield "it has no arrays"
     if not experiment.jobs and not rebuild:

@@ -52,7 +52,7 @@ class SweepEntry:
     """A sweep that comes with raidlab, or a sweep that was run."""
 
     name: str
-    """The name by which to find the sweep, which is its own or the run's id."""
+    """The name with which to find the sweep: its own name or, if it was run, the id of the run."""
     title: str
     question: str
     axes: tuple[str, ...]
@@ -121,7 +121,9 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> int:
-        """Measure the cells that this file's newest run lacks, or begin a run. Return the number of failed cells.
+        """Measure the cells that this file's newest run lacks, or all cells in a new run if there is none.
+
+        Return the number of failed cells.
 
         Raises RunCancelled, and the errors of ``work``.
         """
