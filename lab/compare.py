@@ -141,7 +141,10 @@ class Compared:
     """Median of the first result."""
     second: float
     ratio: Ratio | None
-    """Ratio of the second to the first, or None if meaningless. Mann-Whitney's, because the runs are independent."""
+    """Ratio of the second to the first, or None if it is meaningless.
+
+    It comes from the Mann-Whitney test, because the runs are independent.
+    """
     outcome: RatioOutcome
     """Verdict on the second result relative to the first."""
     reason: str
@@ -314,7 +317,8 @@ class Transfer(StrEnum):
 
 
 MOST_PAIRS = 5_000
-"""Pairs of arrays under the same load: twice as many as in the largest built-in experiment, each a few milliseconds."""
+"""Limit on pairs of arrays under the same load, because each takes a few milliseconds. The largest built-in experiment
+has 3,140."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +353,7 @@ class Agreement:
     what: str
     arrays: int
     tau: float
-    """Kendall's tau of the medians: 1 for the same order, -1 for the reverse, nan if one side's are all equal."""
+    """Kendall's tau of the medians: 1 for the same order, -1 for the reverse, NaN if all are equal on one platform."""
     pairs: int
     told: int
     """Number of pairs of arrays with a verdict on both platforms."""

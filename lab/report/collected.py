@@ -138,8 +138,8 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
         )
         for each in found
     )
-    note = "medians of each result divided by those of its own baseline, as raw figures of machines are not comparable"
-    return Table(f"{experiment}: ratios", (*columns, Column("half of them"), Column("all")), body, (note,))
+    note = "medians of each result divided by those of its baseline, because machines can be compared only by ratios"
+    return Table(f"{experiment}: ratios", (*columns, Column("middle half"), Column("all")), body, (note,))
 
 
 MOST_DETAILED = 12

@@ -229,7 +229,7 @@ def rebuild_table(record: ResultRecord) -> Table | None:
     groups = grouped(record.rebuilds, lambda rebuild: (rebuild.array, rebuild.under_workload))
     beside = rebuilds_beside_theory(record)
     off = {(each.array, each.phase) for each in beside if each.is_off}
-    columns = (Column("array", False), Column("meanwhile", False), Column("rebuild", unit="s"))
+    columns = (Column("array", False), Column("load", False), Column("rebuild", unit="s"))
     body = tuple(
         _rebuild_row(array, under, group, is_off=(array, under or IDLE) in off)
         for (array, under), group in groups.items()
@@ -251,7 +251,7 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: 
     rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in timed]) if timed else None
     return (
         array,
-        under or "nothing",
+        under or "none",
         interval_text(seconds, digits=1),
         f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else None,
         f"{rate.median:.{1 if rate.median < 10 else 0}f}" if rate else None,
@@ -304,8 +304,8 @@ def paired_note(found: Iterable[Estimate | None]) -> str:
 
 RATIO_NOTE = (
     "ratios to one disk: Hodges-Lehmann estimate over paired repeats [interval of the exact signed-rank test, which "
-    "assumes that their logarithms lie symmetrically about the true one]; for rebuilds, which are not paired: "
-    "Mann-Whitney's"
+    "assumes that their logarithms lie symmetrically about the true one]; for rebuilds, which are not paired: interval "
+    "of the Mann-Whitney test"
 )
 
 
@@ -479,7 +479,7 @@ def _row(each: ComparedFinding) -> tuple[Value, ...]:
 def _outcome_text(each: ComparedFinding) -> str:
     if each.holds is not Holds.CANNOT_TELL:
         return each.holds.value
-    return f"{each.holds.value}; points {'there' if each.points_there else 'elsewhere'}"
+    return f"{each.holds.value}; the median {'agrees' if each.points_there else 'disagrees'}"
 
 
 def published_text(finding: PublishedFinding) -> str:
@@ -835,8 +835,8 @@ def csv_text(record: ResultRecord) -> str:
 
 
 _PROCESSOR_BOUND = (
-    "Its disks answer as fast as it asks, so levels look more alike than on drives, and neither figures nor ratios "
-    "apply to drives."
+    "The disks answer as fast as the kernel sends requests, so levels look more alike than on drives, and neither "
+    "figures nor ratios apply to drives."
 )
 STUDY_ANTIOQUIA = "antioquia"
 
@@ -914,7 +914,7 @@ def heading(record: ResultRecord) -> str:
 
 
 def foremost(record: ResultRecord) -> str:
-    """Return a sentence that says how all figures must be read, or why the experiment is done this way, or nothing."""
+    """Return a sentence that says how to read all figures, or why the method was chosen, or an empty string."""
     seen = next(iter(processor_bound(record)), None)
     if seen is None:
         why = _study_keys(record).why[:400]
@@ -927,9 +927,9 @@ def render_result(record: ResultRecord, *, is_markdown: bool = False, most_colum
     tables = (table.as_document(is_markdown, most_columns) for table in tables_of(record))
     first_stamp = foremost(record)
     parts = [as_line(heading(record), is_markdown)]
-    parts += [f"First of all: {as_line(first_stamp, is_markdown)}"] if first_stamp else []
+    parts += [f"Read this first: {as_line(first_stamp, is_markdown)}"] if first_stamp else []
     parts += tables
     if stamps := shown_stamps(record):
-        head, bullet = (("Be careful:", ""), "- ") if is_markdown else (("Be careful:",), "  ")
+        head, bullet = (("Warnings:", ""), "- ") if is_markdown else (("Warnings:",), "  ")
         parts.append("\n".join((*head, *(f"{bullet}{as_line(stamp, is_markdown)}" for stamp in stamps))))
     return "\n\n".join(parts)

@@ -48,7 +48,7 @@ class RunStatus(StrEnum):
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
-    """The run was interrupted, or it is still going on. The measured cells are stored, and the run can be resumed."""
+    """The run was interrupted, or is still in progress. The measured cells are stored, and the run can be resumed."""
 
 
 class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -133,12 +133,12 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A steady-state check over five equal rounds of the measured interval, with fractions of the rounds' mean."""
+    """A steady-state check over five equal slices of the measured interval, with fractions of the slices' mean."""
 
     range_fraction: Figure
-    """The difference between the largest and the smallest round."""
+    """The difference between the largest and the smallest slice."""
     slope_fraction: Figure
-    """The absolute value by which the best-fit line changes from the first round to the last."""
+    """The absolute value by which the best-fit line changes from the first slice to the last."""
     is_steady: bool
 
 
@@ -154,7 +154,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Position in the order of measurement."""
     started_utc: Word
     figures: JobFigures
-    """The figures. Their text is empty in stored records, where ``raw_file`` is the name of the file with this text."""
+    """The figures. In stored records their ``raw_json`` is empty, and ``raw_file`` is the name of the file with it."""
     cpu: CpuFigures | None = None
     steady: SteadyFigures | None = None
     """The steady-state check, or None if there were too few I/Os or samples."""
@@ -333,7 +333,7 @@ Column = Annotated[tuple[Figure | None, ...], msgspec.Meta(max_length=MOST_SAMPL
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """An interval of the time axis, called healthy, degraded, rebuilding or restored."""
+    """An interval of the time axis, named healthy, degraded, rebuilding or restored."""
 
     name: Word
     start_seconds: Figure

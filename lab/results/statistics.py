@@ -31,7 +31,10 @@ DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
 
 @dataclass(frozen=True, slots=True)
 class InterimLook:
-    """A look after ``n`` repeats, with the interval from the ``k``-th smallest to the ``k``-th largest."""
+    """A look at a cell after ``n`` repeats, which decides whether the cell gets more repeats.
+
+    Its interval reaches from the ``k``-th smallest to the ``k``-th largest sample.
+    """
 
     n: int
     k: int

@@ -109,7 +109,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
         try:
             self._journal.append(entry)
         except (KeyboardInterrupt, Interrupted):
-            # The signal may have come after the line was complete. What is stored counts.
+            # The signal may have arrived after the line was complete, so read what has been stored.
             self.record = _with_entries(self.record, self._journal.read())
             raise
         self.record = _with_entries(self.record, [entry])
@@ -152,7 +152,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Results as the files of their folders. They are not held in memory, because a class has thousands."""
+    """Results as the files of their folders. They are not held in memory, because a class may have thousands."""
 
     source: Path
     ids: Sequence[str]
@@ -325,7 +325,7 @@ class ResultStore:
         return journal
 
     def load(self, name: str) -> ResultRecord:
-        """Load a result by id, unique prefix of an id, or ``latest``, also an interrupted one. Raises ResultError."""
+        """Load a result, even an interrupted one, by id, unique prefix of an id, or ``latest``. Raises ResultError."""
         folder = self._folder(self.find(name))
         try:
             if is_there(folder / RECORD_NAME):
@@ -580,7 +580,10 @@ def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], t
     """
     found = _in_folder(source) if source.is_dir() else read_files(source)
     if not found.ids:
-        raise ResultError(f"there are no results in '{source}'", hint="check the path; 'raidlab class' reads practice")
+        raise ResultError(
+            f"there are no results in '{source}'",
+            hint="check the path; 'raidlab class' shows the lessons and drills in bundles",
+        )
     new: dict[str, Sequence[str]] = {}
     known: list[str] = []
     for result_id in found.ids:

@@ -82,8 +82,8 @@ _KINDS = (
     ("✓ holds", ((Holds.YES, True), (Holds.YES, False))),
     ("≈ the order holds", ((Holds.ORDER_ONLY, True), (Holds.ORDER_AT_LEAST, True))),
     ("✗ does not hold", ((Holds.NO, True), (Holds.NO, False))),
-    ("? cannot tell, points there", ((Holds.CANNOT_TELL, True),)),
-    ("? cannot tell, points elsewhere", ((Holds.CANNOT_TELL, False),)),
+    ("? cannot tell, the median agrees", ((Holds.CANNOT_TELL, True),)),
+    ("? cannot tell, the median disagrees", ((Holds.CANNOT_TELL, False),)),
     ("– not measured", ((Holds.NOT_MEASURED, True), (Holds.NOT_MEASURED, False))),
 )
 _MOST_PLOTTED_REBUILDS = 6
@@ -323,8 +323,8 @@ def _finding_row(number: int, each: ComparedFinding, labels: ResultLabels) -> tu
     finding = each.finding
     explanation = finding.difference if is_another(each) else ""
     if each.holds is Holds.CANNOT_TELL:
-        where = "there" if each.points_there else "elsewhere"
-        explanation = f"It points {where}, but {each.reason}. {explanation}".strip()
+        agrees = "agrees" if each.points_there else "disagrees"
+        explanation = f"The median {agrees} with the study, but {each.reason}. {explanation}".strip()
     elif each.holds is Holds.NOT_MEASURED and each.reason:
         explanation = f"{each.reason}."
     return (
@@ -434,7 +434,7 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
     for each in found.detailed:
         parts.append(f"{'## ' if is_markdown else ''}{line(heading(each.record))}")
         if stamp := foremost(each.record):
-            parts.append(f"First of all: {line(stamp)}")
+            parts.append(f"Read this first: {line(stamp)}")
         notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
         try:
             parts += [table.as_document(is_markdown) for table in tables_of(each.record)]
@@ -442,7 +442,7 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
             notes.append(f"this result can be shown only in part: {error.message}")
         notes += shown_stamps(each.record)
         if notes:
-            parts.append("\n".join(("Be careful:", "", *(f"{bullet}{line(note)}" for note in notes))))
+            parts.append("\n".join(("Warnings:", "", *(f"{bullet}{line(note)}" for note in notes))))
     parts += [table.as_document(is_markdown) for table in (*_tables_of_many(found), *found.others)]
     return "\n\n".join(parts) + "\n"
 

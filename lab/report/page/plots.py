@@ -93,7 +93,7 @@ class LevelPlots:
         ]
         if not any(theory):
             theory = self._relative_theory(values)
-        return self._bars(what, unit, "more is better", values, theory, marks)
+        return self._bars(what, unit, "higher is better", values, theory, marks)
 
     def _relative_theory(self, values: Sequence[Sequence[float]]) -> list[float | None]:
         """Multiply predicted ratios to the first array by its measured value, because the disks' speed is unknown."""
@@ -115,7 +115,7 @@ class LevelPlots:
         # By Little's law, I/Os in flight = IOPS × latency in seconds.
         theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
         marks = self._published(Quantity.MEAN_LATENCY, values)
-        return self._bars("Mean latency", "milliseconds", "less is better", values, theory, marks)
+        return self._bars("Mean latency", "milliseconds", "lower is better", values, theory, marks)
 
     def _cpu(self) -> Iterator[Plot]:
         unit, figure = "CPU µs per I/O", "cpu_microseconds_per_io"
@@ -293,7 +293,7 @@ def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     theory = _points("theory", predicted, THEORY, "diamond-open", "<b>%{y}</b><br>%{x:.3~g} s")
     words = ", ".join(f"{_what(labels, *key)} {each.median:.3g}" for key, each in zip(groups, found, strict=True))
     traces = [measured, theory] if theory["x"] else [measured]
-    layout = _bars_layout("seconds; less is better", names)
+    layout = _bars_layout("seconds; lower is better", names)
     return Plot("Rebuild time", f"Seconds, medians: {words}.", traces, layout, 110 + 36 * len(names))
 
 
@@ -350,7 +350,7 @@ def _events(found: Timeline) -> list[tuple[float, str]]:
         if stretch.name == DEGRADED:
             events.append((stretch.start_seconds, "a member has been removed"))
         if stretch.name == REBUILDING:
-            events += [(stretch.start_seconds, "a blank disk is added"), (stretch.end_seconds, "it is rebuilt")]
+            events += [(stretch.start_seconds, "a blank disk is added"), (stretch.end_seconds, "the rebuild ends")]
     return events
 
 

@@ -120,8 +120,8 @@ def test_rebuilds() -> None:
     table = rebuild_table(ANTIOQUIA)
     assert table
     assert table.texts == (
-        ("raid1", "nothing", "2.2", "2.6", "238", "intact (1 of 1)", "1"),
-        ("raid5", "nothing", "7.9", "2.5", "66", "intact (1 of 1)", "1"),
+        ("raid1", "none", "2.2", "2.6", "238", "intact (1 of 1)", "1"),
+        ("raid5", "none", "7.9", "2.5", "66", "intact (1 of 1)", "1"),
     )
     assert table.notes[0] == "predicted: 499 MiB at 195 MiB/s, set by md's sync_speed_max"
     assert rebuild_table(LOUWRENTIUS) is None
