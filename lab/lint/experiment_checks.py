@@ -117,7 +117,7 @@ MEASURED_CHECKS: Mapping[str, Check[CellFacts]] = {
 def _unsteady(cell: CellRecord) -> Iterator[Seen]:
     if (found := cell.steady) and not found.is_steady:
         both = f"a range of {found.range_fraction:.0%} and a slope of {found.slope_fraction:.0%}"
-        yield Seen(cell.key, f"five rounds with {both} of their mean", "range 20 % and slope 10 % at most")
+        yield Seen(cell.key, f"five slices with {both} of their mean", "range 20 % and slope 10 % at most")
 
 
 def _too_few_samples(cell: CellRecord) -> Iterator[Seen]:
@@ -199,7 +199,7 @@ DRAIN_FRACTION = 0.02
 REBUILD = "rebuild"
 """The name of a rebuild's figure contains this word in place of a workload."""
 PROBE_REQUEST_BYTES = MIB
-"""Request size of the workload seq-read-1m, which measures a drive's pace. A rebuild's prediction uses this pace."""
+"""Request size of the workload seq-read-1m, which measures a drive's speed. A rebuild's prediction uses this speed."""
 IDLE = "idle"
 _DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
 _CACHED = "io-not-on-members"
@@ -268,7 +268,7 @@ def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
 
 
 def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """Return the pace of every rebuild for which there is a prediction, in the order of the record."""
+    """Return the speed of every rebuild for which there is a prediction, in the order of the record."""
     predicted = [
         each
         for each in record.rebuilds
@@ -293,7 +293,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
     sizes = [each.request_bytes for each in group if each.request_bytes is not None]
     if sizes and median(sizes) < PROBE_REQUEST_BYTES:
         asked, probed = human_bytes(median(sizes)), human_bytes(PROBE_REQUEST_BYTES)
-        yield f"md asks for {asked} at a time on average, and the drives' pace was measured with {probed}"
+        yield f"md requests {asked} at a time on average, but the drives' speed was measured with requests of {probed}"
 
 
 def _total_iops(cell: CellRecord) -> float:
@@ -330,7 +330,7 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
     if drains:
         asked, counted = median(asked for asked, _ in drains), median(counted for _, counted in drains)
         if counted > asked * (1 + DRAIN_FRACTION):
-            # Without a ramp, the I/Os of the drain are counted too, so the loss cannot be computed so simply.
+            # Without ramp_time, the I/Os of the drain are counted too, so this ratio is not the loss.
             has_ramp = all(_RAMP.search(cell.job_text) for cell in cells)
             by_itself = f", which by itself gives {asked / counted:.2f}" if has_ramp else ""
             yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s{by_itself}"
@@ -486,7 +486,7 @@ def fewest_ios(figures: JobFigures) -> int | None:
 def _simulated_origin(conditions: Conditions) -> Iterator[Seen]:
     machine = "a kernel in QEMU" if conditions.is_stock else "an embedded kernel"
     if is_without_service_time(conditions):
-        yield Seen("machine", f"{machine}, its disks without a service time", "drives that set the pace")
+        yield Seen("machine", f"{machine}, its disks without a service time", "drives that limit the speed")
     elif conditions.is_embedded:
         clock = ", in virtual time" if conditions.is_virtual_time else ""
         yield Seen("machine", f"{machine}{clock}", "compare ratios, never absolute IOPS or CPU")
@@ -505,7 +505,7 @@ def _shared_backing(conditions: Conditions) -> Iterator[Seen]:
         and len(conditions.disks) > 1
         and {disk.kind for disk in conditions.disks} & {"file", "loop"}
     ):
-        yield Seen("disks", "all lie on one disk of the computer", "a disk for each member")
+        yield Seen("disks", "all are on one disk of the computer", "a disk for each member")
 
 
 def _write_cache_unknown(conditions: Conditions) -> Iterator[Seen]:
@@ -594,7 +594,7 @@ def _resumed(record: ResultRecord) -> Iterator[Seen]:
     """Find resumed runs in virtual time. Their figures differ from those of an uninterrupted run on one machine."""
     if record.conditions.is_virtual_time and record.resumed_after:
         done = ", ".join(map(str, record.resumed_after))
-        yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "a run in one go")
+        yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "an uninterrupted run")
 
 
 SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {

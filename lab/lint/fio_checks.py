@@ -1,7 +1,7 @@
 """Lint of fio jobs from command lines and job files, both parsed the way fio does (init.c), without side effects.
 
 The sources are "Job file format" and "Command line options" in fio's HOWTO. fio_options.toml is the table of options.
-Values are parsed the way fio does (parse.c), which was compared with fio 3.33. ``4k`` and ``4ki`` are 4,096 bytes,
+Values are parsed the way fio does (parse.c); this was checked against fio 3.33. ``4k`` and ``4ki`` are 4,096 bytes,
 ``4kib`` is 4,000 unless ``kb_base=1000``, and only the first number of an expression counts.
 """
 

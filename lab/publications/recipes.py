@@ -741,7 +741,7 @@ def _claim_outside_grid(published: Publication) -> Iterator[Seen]:
 def _arm_missing(published: Publication) -> Iterator[Seen]:
     for platform in published.platforms:
         if platform not in published.measured_on:
-            yield Seen(platform, "asked about, not measured", "the same experiment on it")
+            yield Seen(platform, "is to be compared, but was not measured", "the same experiment on it")
 
 
 def _volume_mismatch(published: Publication) -> Iterator[Seen]:
@@ -791,7 +791,7 @@ CHECKS: Mapping[str, Check[Publication]] = {
     "unlike-averaged": _unlike_averaged,
     "network-backed": _if(lambda it: it.backing == "network", "disks on a network", "local disks"),
     "arm-missing": _arm_missing,
-    "simulated-origin": _if(lambda it: bool(it.engine), "figures of a {0.engine}", "the word beside every number"),
+    "simulated-origin": _if(lambda it: bool(it.engine), "figures of a {0.engine}", "a label beside every number"),
     "volume-mismatch": _volume_mismatch,
     "cpu-percent-only": _if(lambda it: it.cpu_unit == "percent", "CPU in percent", "CPU µs per I/O or s per GiB"),
     "percentile-of-averages": _if(

@@ -193,7 +193,7 @@ def test_otherwise_it_is_not(found: ResultRecord) -> None:
     [
         ((1.0, 1.04), {}, None),
         ((2.0,), {}, None),
-        ((2.0, 2.1), {"request_bytes": 140 * 1024.0}, "md asks for 140 KiB at a time on average"),
+        ((2.0, 2.1), {"request_bytes": 140 * 1024.0}, "md requests 140 KiB at a time on average"),
         ((2.0, 2.1), {"request_bytes": 2.0**20}, "something that the model leaves out"),
         ((2.0, 2.1), {"under_workload": "rand-read-4k"}, "the load during the rebuild"),
         ((0.5, 0.6), {"request_bytes": 4096.0}, "a cache below the machine"),
