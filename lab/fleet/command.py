@@ -128,7 +128,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
     # A variant may have a different number of years, so a common heading cannot state the number.
     span = years if all(model.years == spec.years for model, _ in found.values()) else "its years"
     head = f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"
-    head += f"\nnumbers: {spec.source}" if spec.source else ""
+    head += f"\nparameters: {spec.source}" if spec.source else ""
     chances = [
         (name, _percent(f.fleet_loss_chance), _percent(f.loss_chance_per_array_year), _nines(f))
         for name, (_, f) in found.items()
@@ -152,15 +152,15 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
         head,
         table((variant, f"loss in {span}, any array", "an array, in a year", "nines of a year"), chances),
         table(
-            (variant, "lost of a PB in a year", f"NOMDL: of a TB in {span}", "failures", "sectors", "people"),
+            (variant, "lost per PB and year", f"NOMDL: lost per TB in {span}", "failures", "sectors", "people"),
             amounts,
             right=("failures", "sectors", "people"),
         ),
         "\n".join(line for name, (_, f) in found.items() for line in _seldom(name, f)),
         table(
-            (variant, "MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year", "simulated"),
+            (variant, "MTTDL, years", "losses ÷ predicted", "drive failures per array and year", "simulated"),
             mttdl,
-            right=("MTTDL, years", "losses ÷ MTTDL's", "drives failing, array and year"),
+            right=("MTTDL, years", "losses ÷ predicted", "drive failures per array and year"),
         ),
         "\n".join(_assumptions(found)),
         _WHY_NOT_MTTDL,
@@ -183,11 +183,12 @@ def _shares(figures: LossFigures) -> list[str]:
 
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
-    """Yield bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
+    """Return bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
     more = "More --trials narrow this." if figures.is_biased else "More --trials, or run.method=biased, narrow this."
     return [
-        f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "
-        f"seen; this cause loses at most {_bytes_text(bytes_lost.high)} of a PB in a year. {more}"
+        f"{name}: {'few losses' if bytes_lost.value else 'no loss'} due to {cause} "
+        f"{'were' if bytes_lost.value else 'was'} seen; this cause loses at most {_bytes_text(bytes_lost.high)} per PB "
+        f"and year. {more}"
         for cause, bytes_lost in figures.seldom.items()
         if figures.has_losses
     ]

@@ -413,7 +413,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     level: str = "raid6"
     members: DiskCount
     parities: Annotated[int, msgspec.Meta(ge=0, le=8)] | None = None
-    """Number of failures tolerated, if no md level tolerates it, such as 3 for 7+3."""
+    """Number of failures that an array tolerates, for arrays that md does not have, such as 3 for 7+3."""
     disk_tb: Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
     """Size of a disk. The minimum admits the lab's own disks of a few megabytes."""
     failures: Failures

@@ -224,5 +224,5 @@ def test_the_table_names_a_cause_that_was_not_seen(typed: Typed) -> None:
     text = typed(*words, "--set", "run.method=plain", "--set", "failures.afr_percent=0.5").out
     printed = [line for line in text.splitlines() if " was seen; " in line]
     assert len(printed) == 1
-    assert "no loss by failures was seen; this cause loses at most 1.34 TiB of a PB in a year." in printed[0]
+    assert "no loss due to failures was seen; this cause loses at most 1.34 TiB per PB and year." in printed[0]
     assert "run.method=biased" in printed[0]
