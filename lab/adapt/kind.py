@@ -261,7 +261,7 @@ class VolumeSync:
     count: int
     """The number of arrays that take part. In a rebuild, these are the arrays with a slice on the disk."""
     at_once: int
-    """The number of arrays in progress. Initial resyncs run in parallel, whereas other syncs run one after another."""
+    """The number of arrays that are synchronised at the moment. Only initial resyncs run in parallel."""
     progress: SyncProgress
 
 

@@ -235,7 +235,7 @@ def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_
         data_offset_bytes=label.slice_header_bytes,
         uuid=label.window_uuid(number),
     )
-    first = "the disks are blank, so parity is right" if assume_clean else "md first builds the parity"
+    first = "the disks are blank, so the parity is correct" if assume_clean else "md first computes the parity"
     why = f"A RAID 5 over {len(slices)} slices, with {window.width} data blocks in each stripe; {first}."
     return Step(array.create_argv, why, ("mdadm", "--stop", array.device), Danger.DATA, slices)
 

@@ -216,7 +216,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
     if are_equal(spec.disks) and spec.utilisation is None:
         return (
             f"These disks have the same size, so this is a plain RAID 5 of all {len(spec.disks)} under a "
-            "device-mapper table. It gains capacity only with disks of different sizes"
+            "device-mapper table. A volume gains capacity only with disks of different sizes"
         )
     if len(geometry.composition.windows) == 1:
         return (

@@ -387,7 +387,7 @@ def _claims(found: Measurements) -> tuple[Claim, ...]:
 
 def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
     """Return a table of the claims with their verdicts and evidence. Notes explain the claims that do not hold."""
-    columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("how far", False))
+    columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("evidence", False))
     judged = list(claims(found))
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
     due = [each.number for each in judged if each.verdict is ClaimVerdict.FAILS and each.number in explanations]

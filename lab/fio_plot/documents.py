@@ -100,7 +100,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        raise ResultError("no single fio document covers it, as it read written data back, or used dd") from None
+        raise ResultError("its figures come from two fio documents, or its document is damaged") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"the document of {document.get('fio version', 'fio')} lacks {', '.join(missing)}")

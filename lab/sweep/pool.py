@@ -57,7 +57,8 @@ OTHERS_SECONDS = 10.0
 FIRST_WORKER_SECONDS = 300.0
 """How long a Slurm queue may take to start the first worker."""
 MOST_LOSSES, LOSSES_SECONDS = 20, 600.0
-"""The sweep gives up if it loses more workers than this, and more than three times its workers, within this time."""
+"""The sweep gives up if, within this time, it loses more workers than this and more than three times as many as it has.
+"""
 AGAIN_SECONDS = 30.0
 """Time after which a worker that ended before it connected is started again. Its computer may be back by then."""
 END_SECONDS = 12.0

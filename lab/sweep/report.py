@@ -296,7 +296,7 @@ def sweep_page(result: SweepResult) -> str:
         PageSection("sensitivity", "What matters", blocks=tuple(_sensitivity(grid))),
         PageSection("failed", "Failed cells", blocks=tuple(_failures(result.failed))),
         PageSection("cells", "All cells", blocks=(_file("cells"),) if grid.rows else ()),
-        PageSection("stamps", "Be careful", blocks=(Stamps(stamps, is_titled=False),) if stamps else ()),
+        PageSection("stamps", "Warnings", blocks=(Stamps(stamps, is_titled=False),) if stamps else ()),
         PageSection("conditions", "Conditions of measurement", blocks=tuple(_conditions(grid))),
     )
     page = Page(
@@ -440,7 +440,7 @@ def _warnings(grid: SweepGrid) -> Iterator[str]:
 def _facts(grid: SweepGrid) -> Iterator[tuple[str, str]]:
     result, rows = grid.result, grid.rows
     yield "sweep", visible(result.id)
-    yield "made", visible(result.created_utc)
+    yield "begun (UTC)", visible(result.created_utc)
     yield "cells", _counts(grid)
     for axis in grid.axes:
         yield axis.title, ", ".join(map(visible, axis.labels))
@@ -460,7 +460,7 @@ def _computers(grid: SweepGrid) -> Table:
     cells: dict[str, dict[str, float]] = {}
     for row in grid.rows:
         cells.setdefault(row.computer, {})[row.cell] = row.seconds
-    columns = (Column("computer", False), Column("cells", form=","), Column("time spent"), Column("a cell, mean"))
+    columns = (Column("computer", False), Column("cells", form=","), Column("time spent"), Column("mean per cell"))
     totals = {name: sum(spent.values()) for name, spent in sorted(cells.items())}
     body = (
         (visible(name) or "unknown", count := len(cells[name]), human_seconds(total), human_seconds(total / count))

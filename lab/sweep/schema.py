@@ -226,7 +226,9 @@ def _check(sweep: Sweep) -> None:
     for text in axes.chunk:
         size = parse_bytes(text, what="chunk")
         if size < 4 * KIB or size & (size - 1):
-            raise SpecError(f"'{text}' cannot be a chunk", hint="use a power of two from 4K on; see mdadm(8), --chunk")
+            raise SpecError(
+                f"'{text}' is not a chunk size", hint="use a power of two of 4K or more (mdadm(8), --chunk)"
+            )
     for workload in axes.workload:
         find_workload(workload)
     for model in axes.drive or ((sweep.disks.model,) if sweep.disks.model else ()):

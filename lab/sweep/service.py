@@ -1,4 +1,4 @@
-"""Run sweeps. Plan the cells, reuse those that are stored, let the others be measured, and store each result.
+"""Run sweeps. Plan the cells, reuse those that are stored, have workers measure the others, and store each result.
 
 ``LocalDesk`` offers the sweeps of this computer's state folder to the screens that use ``lab.experiments.sweeps``.
 """
