@@ -361,7 +361,7 @@ def _claims(found: Measurements) -> tuple[Claim, ...]:
     crossing = _against(found, only_fast, (7, 8), ["r2048"], below)
     claims: tuple[tuple[str, Iterable[ClaimedComparison]], ...] = (
         ("capacity: AdaptRaid5 above RAID 5 and OnlyFast for 2 to 8 fast disks", _capacities(found)),
-        ("short stripes cost at most 4.2 % of the capacity without the divisor rule", _overheads(found.record)),
+        ("the short stripes of the divisor rule cost at most 4.2 % of the capacity", _overheads(found.record)),
         ("full writes: RAID 5 flat while a slow disk remains", _flat(found, full)),
         ("full writes: OnlyFast low with 4, 6, 7, 8 fast disks, else growing", _depressed(found, full)),
         ("full writes: AdaptRaid5 grows smoothly", _smooth(found, full)),

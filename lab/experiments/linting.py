@@ -130,7 +130,7 @@ def _ordered_runs(plan: LintedPlan) -> Iterator[Seen]:
     it = plan.experiment
     is_interleaved = it.order is Order.INTERLEAVED and not 1 < it.repeats <= it.rounds_per_build
     if not is_interleaved and len(it.arrays) * len(plan.loads) > 1:
-        yield Seen(it.id, "each configuration is measured to its end before the next", "an interleaved, random order")
+        yield Seen(it.id, "all repeats of a configuration precede the next one", "an interleaved, random order")
 
 
 def _warm_cache(plan: LintedPlan) -> Iterator[Seen]:

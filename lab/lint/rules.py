@@ -1,4 +1,4 @@
-"""The rules of the lint, with defect, consequence and remedy, and the findings of checks. This module is data only."""
+"""The rules of the lint, with defect, consequence and remedy, and the findings of checks that other modules define."""
 
 from __future__ import annotations
 

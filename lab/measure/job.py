@@ -2,9 +2,9 @@
 
 The load was in a steady state if five equal slices of the measured interval agree.
 
-Conditions are stored with every result. An emulated drive completes an I/O slightly later than its model specifies,
-since the computer must first wake up the drive's server process. Its service times are therefore measured at queue
-depth 1, as in the tables of docs/theory.md.
+Conditions are stored with every result. In real time, an emulated drive completes an I/O slightly later than its model
+specifies, because of sockets, threads and wake-ups. Its service times are therefore measured at queue depth 1, as in
+the tables of docs/theory.md.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ MOST_BUFFER_BYTES = 2 * GIB
 _MOST_RUN_SECONDS = 3 * MOST_SECONDS
 """The longest time that an option may set, which includes the warm-up and a margin."""
 _LONGEST_LINE = 512
-"""fio reads at most 4,096 bytes of a line. The rest of a longer line, even of a comment, would be a separate line."""
+"""fio reads at most 4,095 bytes of a line. The rest of a longer line, even of a comment, would be a separate line."""
 MOST_LINES = 500
 _PATHS = ("filename", "directory", "replay_redirect")
 _ANY_PATH = re.compile(r"[A-Za-z0-9/_.:@%+,=\\-]+")

@@ -112,7 +112,7 @@ def _build_page(found: Collected, title: str) -> Page:
         if distributions:
             plots = tuple(distribution_plots(distributions))
             count = max(len(each.values) for each in distributions)
-            lead = f"{count} results, each array divided by the same result's own baseline."
+            lead = f"{count} results. Each ratio divides the speed of an array by that of the baseline of its result."
             tables = (distribution_table(experiment, distributions),)
             group = PageGroup("Ratios over all results", plots=plots)
             blocks = (group, all_figures(tables, is_open=True))
