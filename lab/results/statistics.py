@@ -31,7 +31,7 @@ DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
 
 @dataclass(frozen=True, slots=True)
 class InterimLook:
-    """A look at a cell after ``n`` repeats, which decides whether the cell gets more repeats.
+    """A planned evaluation of a cell after ``n`` repeats.
 
     Its interval reaches from the ``k``-th smallest to the ``k``-th largest sample.
     """

@@ -288,9 +288,9 @@ def fio_invocations(
     """Return the fio processes, in order, for one repeat of ``workload`` on ``target``.
 
     The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more) is
-    the maximum status interval of the measured process, for live values more often than by default, which is four times
-    in the runtime or every two seconds. ``is_endless`` means that the process is stopped before its runtime is over.
-    Raises SpecError if the times are inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
+    an upper limit for the status interval of the measured process, which is otherwise a quarter of the runtime, and at
+    most two seconds. ``is_endless`` means that the process is stopped before its runtime is over. Raises SpecError if
+    the times are inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds
