@@ -219,7 +219,7 @@ class RunRequest:
     allowed_rules: frozenset[str] = frozenset()
     """Lint rules that may be violated although they would refuse the run."""
     started_seconds: float | None = None
-    """Start of the user's command on the host's clock; None for now."""
+    """Start of the user's command on the host's clock; None for the current time."""
 
 
 def resume_experiment(earlier: ResultRecord, request: RunRequest) -> ResultRecord:

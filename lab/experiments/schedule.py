@@ -222,7 +222,7 @@ def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_
 
 
 class SpareMeasurements:
-    """Counts the measurements of a run that may still be repeated.
+    """Counts how many measurements of a run may still be repeated.
 
     The limit is a quarter of the planned measurements, but at least two. On a computer that is always busy, more
     repetitions cost time without benefit. ``used`` counts those in the finished part of an interrupted run.
@@ -347,7 +347,7 @@ class Stopwatch:
     """Attributes time to programs and to waits for resyncs, in virtual time also by the machine's clock.
 
     fio's time counts as ``fio`` only in measurements, while probing a disk or writing files counts as ``other``.
-    ``started_seconds`` is the start of the run on ``clock``, the clock of this process; None for now.
+    ``started_seconds`` is the start of the run on ``clock``, the clock of this process; None for the current time.
     """
 
     def __init__(self, clock: Clock, started_seconds: float | None) -> None:
