@@ -77,7 +77,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     before = _before(host, drill)
     if before and not again:
         raise DrillError(
-            f"an exam with {drill} was begun at {before[0].began_utc}, and only the first attempt counts",
+            f"an exam in {drill} began at {before[0].began_utc}, and only the first attempt counts",
             hint="start it without --exam to practise, or begin another attempt with --again; its number is recorded",
         )
 
@@ -105,7 +105,7 @@ def _before(host: Host, drill: str) -> list[_Begun]:
 
 
 def ended_words(exam: ExamEnd) -> str:
-    """Describe an ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes late``."""
+    """Describe an ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3.0 minutes late``."""
     parts = [f"exam of {counted(round(exam.minutes), 'minute')}, attempt {exam.attempt}"]
     if exam.attempt > 1:
         parts[0] += f" (the first began at {exam.first_utc})"
@@ -261,7 +261,7 @@ class DrillCase:
 def require_no_exam(lab_folder: Path, *, besides: str = "") -> None:
     """Raises DrillError if an exam is open in this lab, unless its record cannot be read.
 
-    Another attempt at the same drill may replace an exam: ``besides`` is then the ``stored_name`` of the drill.
+    Only another attempt at the same drill may replace an exam. ``besides`` is then the ``stored_name`` of that drill.
     """
     record, hint = None, "'raidlab drill debrief' ends it"
     with suppress(DrillError):

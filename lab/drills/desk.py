@@ -1,9 +1,9 @@
 """Create, reset, commit and close a drill on an open lab, and count what the student writes to the disks.
 
-The disaster is made with the machine's clock set to times in the past, so superblocks show when each member was last
-used. When the files of a drill are complete, the location and digest of each of their blocks are recorded, as are those
-of their parity. When the drill is judged, the disks are searched for these blocks, whichever arrays are running and
-whatever the superblocks say. A block can be recovered if it is found, or if it can be computed from blocks that are
+The disaster is created with the machine's clock set to times in the past, so superblocks show when each member was
+last used. When the files of a drill are complete, the location and digest of each of their blocks are recorded, as are
+those of their parity. When the drill is judged, the disks are searched for these blocks, whichever arrays are running
+and whatever the superblocks say. A block can be recovered if it is found, or if it can be computed from blocks that are
 found. All other blocks are destroyed.
 """
 
@@ -468,7 +468,7 @@ _MODULES = "modprobe -qa loop dm-snapshot\n"
 
 
 class DisasterMaker:
-    """Runs the steps that make the disaster.
+    """Runs the steps that create the disaster.
 
     Afterwards ``uuid`` is the UUID of the file system, and ``blocks`` is the number of 4 KiB blocks of its files.
     """
@@ -595,7 +595,7 @@ class DrillDesk:
         case = DrillCase(folder, record, drill)
         images_of(session, case.images, disks, "keep")
         begin_truth(session, disks, folder)
-        # If the disaster cannot be made, this costs the student no attempt. Nothing has been shown yet.
+        # Record the attempt only now, because a disaster that cannot be created must not count as an attempt.
         case.change(exam=begin_exam() if begin_exam else None)
         desk = cls(session, case)
         desk._arrive()

@@ -32,7 +32,9 @@ GRAIN_BYTES = 512
 BLKFLSBUF = 0x1261
 _ZEROS = bytes(PAGE_BYTES)
 _NOT_WRITTEN = 0x80E
-"""Flags of an extent (linux/fiemap.h) whose location is unknown, or that is allocated but unwritten."""
+"""FIEMAP_EXTENT_UNKNOWN, DELALLOC, ENCODED and UNWRITTEN (linux/fiemap.h). The pages of such an extent are unknown, or
+do not contain the data of the file.
+"""
 
 
 def extents(fd: int, end: int) -> Iterator[tuple[int, int]]:

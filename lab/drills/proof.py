@@ -22,11 +22,12 @@ from lab.units import MIB
 NOTHING_RUNS = "nothing-runs"
 """The only one of the ``common_mistakes`` that can be recognised although nothing was done."""
 DISK_BYTES = 128 * MIB
-"""A quarter of the default size, because some ways sync whole disks. mdadm uses the same data offset for both sizes."""
+"""About a quarter of the default size, because some ways sync whole disks. The data offset is the same for both sizes.
+"""
 
 
 class DrillProver(Prover):
-    """Makes the disaster once, and follows each way from there. Closing ``stack`` stops the machine."""
+    """Creates the disaster once, and follows each way from there. Closing ``stack`` stops the machine."""
 
     kind = "drill"
 

@@ -1,6 +1,6 @@
 """The format of drill files, and drills with the values of a student's seed.
 
-A drill is one TOML file. It contains the commands that make the disaster, the symptom as it would be reported to an
+A drill is one TOML file. It contains the commands that create the disaster, the symptom as it would be reported to an
 administrator, graded hints, the goal, common mistakes, and the right and wrong ways that the proof carries out.
 """
 
@@ -50,7 +50,7 @@ _FILLED = ("symptom", "setup", "arrive", "hints", "expert", "goal", "mistakes", 
 
 
 class DataStep(StrEnum):
-    """What the oracle does with the drill's files while the disaster is made."""
+    """What the oracle does with the drill's files while the disaster is created."""
 
     BEGIN = "begin"
     """Make the file system on ``on``, mount it, and write the first files."""
@@ -65,7 +65,7 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     run: str = ""
     """Lines for bash, run as root, in which ``$disk01`` is a disk and ``$level`` is a value of the seed. The lines that
-    make the disaster must succeed.
+    create the disaster must succeed.
     """
     data: DataStep | None = None
     on: str = "/dev/md0"
@@ -128,7 +128,7 @@ class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     symptom: str
     """What the administrator reads and sees, in Markdown."""
     setup: tuple[DrillStep, ...]
-    """Steps that make the disaster on blank disks. At the end no array is running."""
+    """Steps that create the disaster on blank disks. At the end no array is running."""
     arrive: str = ""
     """Lines for bash that the machine runs at every start; may be empty."""
     hints: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Verbs for drills, which are commands, keys of the app, lines typed in the text mode and at the machine's shell.
+"""Verbs for drills: commands, keys of the app, and lines that are typed in text mode or at the machine's shell.
 
 The app imports this module before it opens a screen, so modules that are needed only to perform a verb are imported
 when it is performed.
@@ -45,7 +45,7 @@ class ListDrills(Verb, frozen=True, kw_only=True):
 
 
 class StartDrill(Verb, frozen=True, kw_only=True):
-    """Make a disaster on the lab's disks, and show what an administrator would see."""
+    """Create a disaster on the lab's disks, and show what an administrator would see."""
 
     words, key, label = "drill start", "v", "Variant"
     tooltip = "Type a word, such as your name: it varies the disks, sizes and levels"
@@ -123,7 +123,7 @@ class StartDrill(Verb, frozen=True, kw_only=True):
             raise DrillError(f"drill {drill.id} needs blank disks, and {used}", hint=hint)
 
     def begin(self, session: LabSession, drill: ReadyDrill) -> DrillDesk:
-        """Make the disaster on blank disks. Raises the errors of ``require_free``, and DrillError if it fails."""
+        """Create the disaster on blank disks. Raises the errors of ``require_free``, and DrillError if it fails."""
         from lab.drills.case import begin_exam
         from lab.drills.desk import DrillDesk
 
@@ -245,7 +245,7 @@ class Debrief(OpenDrillVerb, frozen=True, kw_only=True):
             outcome,
             debriefing(outcome, desk.case.drill, can_clear=True),
             f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data. "
-            "'raidlab drill debrief latest' shows the page again, 'raidlab drill list' all your results",
+            "'raidlab drill debrief latest' shows the page again, and 'raidlab drill list' shows all your results",
             is_success=outcome.verdict == DrillVerdict.SAVED,
         )
 

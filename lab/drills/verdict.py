@@ -342,11 +342,11 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
             break
         message = message or result.stderr.strip()
     else:
-        return {}, lacking("its file system can be mounted", message)
+        return {}, lacking("the file system on the array can be mounted", message)
     try:
         return dict(Oracle.open(desk.session.lab, desk.case.folder, PLACE).check().verdicts), ""
     except LabError as error:
-        return {}, lacking("its files can be read", error.message)
+        return {}, lacking("the files on the array can be read", error.message)
     finally:
         machine.run(("umount", PLACE), check=False)
 

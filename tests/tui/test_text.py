@@ -300,7 +300,7 @@ def test_drill_commands_without_a_drill_report_why_and_invalid_ones_print_the_he
     talk.ask("drill start 99", "problem: there is no drill '99'.")
     talk.ask("drill debrief latest", "problem: no drill has been completed yet")
     for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
-        talk.ask(line, "drill start: Make a disaster on the lab's disks")
+        talk.ask(line, "drill start: Create a disaster on the lab's disks")
 
 
 @pytest.mark.usefixtures("open_drill")

@@ -395,8 +395,8 @@ def test_several_lines_that_were_typed_at_once_are_lines() -> None:
 
 def test_required_and_found_are_shown_separately_and_escaped() -> None:
     assert lacking("md0 is complete", "md0 lacks 1 member") == "required: md0 is complete; found: md0 lacks 1 member"
-    sentence = lacking("its file system can be mounted", "mount: \x1b[2J" + "x" * 9999)
-    assert sentence.startswith(r"required: its file system can be mounted; found: mount: \x1b[2Jx")
+    sentence = lacking("the file system on the array can be mounted", "mount: \x1b[2J" + "x" * 9999)
+    assert sentence.startswith(r"required: the file system on the array can be mounted; found: mount: \x1b[2Jx")
     assert len(sentence) < 300
 
 
