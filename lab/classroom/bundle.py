@@ -1,4 +1,6 @@
-"""Read and write bundles, which contain results and practice and are signed so that changes are detected.
+"""Read and write bundles.
+
+A bundle contains results and practice, that is, lessons and drills, and is signed so that changes are detected.
 
 ::
 

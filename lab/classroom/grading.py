@@ -200,8 +200,8 @@ _HEADINGS = {
     "key": ("key",),
     "seed": ("seed",),
 }
-"""The headings accepted for each field, with preferred ones first. Next to ``SIS User ID``, ``ID`` is Canvas's own
-number.
+"""The headings accepted for each field, with preferred ones first. If there is also a column ``SIS User
+ID``, ``ID`` is Canvas's own number.
 """
 _SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
 

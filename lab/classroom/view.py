@@ -393,7 +393,7 @@ def _without_subsets(copies: Sequence[CopiedWork]) -> Iterator[CopiedWork]:
             yield copy
 
 
-SHARES = "shares with Wilson's 95 % interval; medians with that of order statistics, 95 % from six students on"
+SHARES = "95 % intervals: Wilson's for shares, order statistics for medians (from six students on)"
 ANOTHER_FILE = "another file"
 MOST_NAMES = 8
 
@@ -418,7 +418,7 @@ def practice_tables(practice: ClassPractice) -> Iterator[Table]:
             for each in practice.lessons
         )
         words = ("lesson", "passed", "steps with every hint taken", "steps done by the lab")
-        note = "numbers of students in brackets; of a student's bundles the most advanced one counts"
+        note = "in brackets: numbers of students; for each student, the most advanced progress in any bundle counts"
         yield Table("Lessons", tuple(Column(word, False) for word in words), body, (SHARES, note))
 
 
@@ -440,7 +440,7 @@ def _drill_table(title: str, rows: Sequence[tuple[DrillStatistics, TryStatistics
     notes = (
         SHARES,
         "saved: all data, in the required array, and nothing written before commit; "
-        "have the data: includes those who risked them or did not finish",
+        "have the data: includes students who risked the data or did not finish",
         "data saved, minutes: medians; hints, resets: means; wrote first: students who wrote before commit",
     )
     return Table(title, tuple(Column(word, word != "drill") for word in words), body, notes)
@@ -505,7 +505,7 @@ _BAR_PIXELS, _FRAME_PIXELS = 46, 110
 _LINE_CHARACTERS = 24
 FOOTER = (
     "Lines through bars are 95 % confidence intervals: Wilson's for shares, order statistics for medians (from six "
-    "students on). A student is a key; work that several students handed in counts once."
+    "students on). Each key counts as one student. Work that several students handed in counts once."
 )
 
 
@@ -544,7 +544,7 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
 
     summary = "Nothing written before commit, and the array as required."
     saved = first_and_best("Saved", summary, lambda tries: tries.saved)
-    summary = "Includes those who risked them or did not finish."
+    summary = "Includes students who risked the data or did not finish."
     have_data = first_and_best("Have the data at the end", summary, lambda tries: tries.have_data)
     yield PageGroup("Who saved the data", plots=(saved, have_data))
     yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
