@@ -53,7 +53,7 @@ def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
     ]
 
     def added(names: tuple[str, ...]) -> None:
-        frontend.show_message(f"{' and '.join(names)} of {human_bytes(size)} are added to the lab.")
+        frontend.show_message(f"{' and '.join(names)} of {human_bytes(size)} were added to the lab.")
         on_done(names)
 
     def then(chosen: str) -> None:
@@ -220,7 +220,7 @@ _GAP_CELLS, _NARROW_GAP_CELLS = 3, 1
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """A row of the table as text, with dashes if the array cannot be built."""
+    """A row of the table as text. If the array cannot be built, ``usable`` is a dash."""
 
     level: str
     usable: str

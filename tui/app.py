@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _LEAST_PASSES, _MOST_PASSES = 2, 20
 _PASS_SECONDS = 0.5
-"""After this time, a pass is started again, because a callback is lost if its widget closes before it is called."""
+"""A pass that takes longer is started again, because a callback is lost if its widget closes before the call."""
 _MOST_TIMEOUTS = 10
 """After more timeouts, the next key is handled even if the screen has not appeared yet."""
 _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
@@ -64,9 +64,9 @@ _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
 class OneAtATime(BaseApp, inherit_bindings=False):
     """The app as it handles input typed ahead: one key, click or paste at a time.
 
-    A message travels from the focused widget through its parents to the screen and the app. Callbacks to each of them
-    afterwards, in this order, are called when all of them have handled the message. Messages that a handler posts need
-    another pass.
+    A message travels from the focused widget through its parents to the screen and the app. A pass schedules a callback
+    on each of them in this order, and waits until it has been called. After the pass, all of them have therefore
+    handled the message. Messages that a handler posts need another pass.
     """
 
     def __init__(self, target: str | None, make_client: ClientMaker | None, glyphs: Glyphs | None) -> None:
@@ -339,7 +339,7 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
             screen.dismiss()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys that work everywhere while an open terminal has the focus, whose programs receive them."""
+        """While an open terminal has the focus, disable the keys that work everywhere: its programs receive them."""
         if action in _EVERYWHERE and self.terminal.is_open and isinstance(self.focused, TerminalView):
             return False
         return super().check_action(action, parameters)

@@ -154,9 +154,9 @@ class LabClient:
     def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
         """Run work on the open session, after all work that was submitted earlier.
 
-        The future raises only LabError. It is MachineLost if no session is open, and the reason for the loss if the
-        machine is lost before the work begins. It cannot be cancelled, so that the end of the app drops no plan to
-        which the user has agreed.
+        The future raises only LabError. The error is MachineLost if no session is open, or the reason for the loss if
+        the machine is lost before the work begins. The future cannot be cancelled, so a plan to which the user has
+        agreed runs even if the app ends.
         """
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
@@ -259,7 +259,7 @@ class LabClient:
             self._post(SessionEnded(error, was_open=was_open))
 
     def _open(self, stack: ExitStack) -> None:
-        # This is imported here, so that the text mode does not wait for it at its start.
+        # Import this only here, so that the text mode starts without waiting for it.
         from lab.session.monitor import Monitor
 
         target = self.target = self.target or default_target(self.host)

@@ -189,16 +189,17 @@ class VariantScreen(TypedScreen):
     """The dialog for the word that selects a variant, which may be empty."""
 
     AREA = "Variant"
-    HELP = "The same word always gives the same variant, on every computer. Without a word you get the plain lesson."
+    HELP = "The same word always gives the same variant, on every computer. Without a word you get the default variant."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Cancel", id="variant.cancel", tooltip="Close; nothing is changed"),
     ]
-    TITLES = ("Your variant", "Enter starts the lesson again, Esc cancels")
+    TITLES = ("Your variant", "Enter starts it, Esc cancels")
     PLACEHOLDER = "a word"
     MOST_LETTERS = 40
 
     def __init__(self, word: str, give: Callable[[str], str | None]) -> None:
         intro = (
-            "Type your name, or the word that your teacher gave you. It varies sizes, levels and the disk that fails."
+            "Type your name, or the word that your teacher gave you. "
+            "It determines the sizes, the levels and the disk that fails."
         )
         super().__init__(intro, word, give)

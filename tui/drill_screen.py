@@ -51,8 +51,8 @@ class DrillsScreen(ModeScreen):
     CSS_PATH = "drill_screen.tcss"
     AREA = "Drills"
     HELP = (
-        "Disasters to practise on. An array does not work, and you get an administrator's information and tools: "
-        "screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
+        "Disasters to practise on. Something is wrong with an array, and you have an administrator's information and "
+        "tools: screen 1 with the rack, and screen 5 with a terminal, mdadm and dmesg.\n\n"
         "Do not write to the disks until you press c (commit): 'overlays up DEVICE…' in the terminal puts writable "
         "overlays on top of them. z restores the disks in seconds. d ends the drill with a debriefing: how much of the "
         "data was saved, and what an expert would have done."
@@ -168,7 +168,7 @@ class DrillsScreen(ModeScreen):
     def _begin(self, drill_id: str) -> None:
         view = self.app.drills.view
         if view is not None:
-            self.notify(f"Drill {view.number} is open: d ends it, x leaves it.", severity="warning")
+            self.notify(f"Drill {view.number} is open: d ends it, and x gives it up.", severity="warning")
         elif self.app.lab.is_open:
             self.app.drills.begin(StartDrill(name=drill_id))
         else:

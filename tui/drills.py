@@ -48,7 +48,7 @@ class DrillView:
     id: str
     title: str
     briefing: str
-    """The briefing is Markdown, and so are the rules and the hints taken so far."""
+    """As Markdown, like the rules and the hints taken so far."""
     rules: str
     hints: tuple[str, ...]
     status: tuple[tuple[str, str], ...]
@@ -89,7 +89,7 @@ class Drills:
         self.is_finding = False
         """Whether a drill that was found in the lab is being read."""
         self._may_end = False
-        """Whether the user was warned, so that the next debriefing ends the drill even if no such array runs."""
+        """Whether the user was warned that no running array has the data. The next debriefing then ends the drill."""
         self.left: Leftovers | None = None
         """What an ended drill left on the disks; None if it left nothing."""
 
@@ -205,7 +205,7 @@ class Drills:
     # The actions of the keys.
 
     def begin(self, verb: StartDrill) -> None:
-        """Prepare a drill on blank disks. Other contents of the disks are erased, after a confirmation."""
+        """Prepare a drill on blank disks. If the disks are not blank, they are erased after a confirmation."""
         chosen: list[ReadyDrill] = []
 
         def check(session: LabSession) -> Plan | None:

@@ -2,8 +2,8 @@
 
 ``InputGate`` filters input before it is parsed. It passes complete keys and mouse reports, and pastes as plain text. A
 paste may contain any character and may never end. A terminal, or a program that writes to it, may send sequences of any
-length. Sequences that are not keys are dropped, long ones are truncated, and incomplete ones are discarded after some
-time without input.
+length. Sequences that are not keys or are too long are dropped, long pastes are truncated, and incomplete sequences are
+discarded after some time without input.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class InputGate:
         elif all(
             number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF for number in map(int, _NUMBERS.findall(sequence))
         ):
-            # Textual takes the numbers for characters.
+            # Textual interprets the numbers as code points.
             self._plain(sequence)
 
     def _mouse_report(self, sequence: str, button: int) -> None:
@@ -202,7 +202,7 @@ class InputGate:
             return len(data)
         self._add(data[at:end])
         end += len(_PASTE_END)
-        # The paste may contain an end sequence. Of two without a start between them, the second is the terminal's.
+        # The pasted text may contain an end sequence. Of two with no start between them, the second is the terminal's.
         again, start = data.find(_PASTE_END, end), data.find(_PASTE_START, end)
         if again < 0 or 0 <= start < again:
             self._end_paste()

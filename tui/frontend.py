@@ -65,7 +65,7 @@ class Loads:
         self._load: Load | None = None
 
     def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
-        """Start a load, which without a runtime runs until ``stop``. False if one is running or it cannot start."""
+        """Start a load. Without a runtime, it runs until ``stop``. Return False if it cannot be started."""
         from lab.session.load import Load, predict
 
         frontend, client = self._frontend, self._frontend.client
@@ -97,7 +97,7 @@ class Loads:
         return True
 
     def stop(self) -> None:
-        """Ask the load to end. ``LoadEnded`` brings its figures."""
+        """Ask the load to end. ``LoadEnded`` contains its figures."""
         if self._load is not None:
             self._load.stop()
 
@@ -129,7 +129,7 @@ class Marks:
 
         def done(mark: DataMark) -> None:
             self._frontend.lab.marks[array] = MarkView(mark)
-            self._frontend.show_message(f"Known data were written to {array}; v shows later whether they are intact.")
+            self._frontend.show_message(f"Known data were written to {array}; v verifies them later.")
 
         self._frontend.job(f"Write known data to {array}", work, on_done=done)
 
@@ -475,7 +475,9 @@ class Frontend:
 
 
 class PlanRun:
-    """One run of a plan, whose title and reasons have both names of each disk. ``run`` is work for the lab's executor.
+    """One run of a plan. ``run`` is work for the lab's executor.
+
+    In the title and the reasons of the plan, a disk has both its names, such as ``disk02 (/dev/ubdb)``.
 
     A plan that waits for md between steps runs in parts. The waiting steps run on a separate thread, so that other
     work can use the lab meanwhile. ``run`` runs the first part, and the other parts run without involving the caller.

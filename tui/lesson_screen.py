@@ -110,13 +110,13 @@ class LessonsScreen(ModeScreen):
         view = self.app.guide.view
         if view is None:
             if self._current.startswith(_DRILL):
-                return "[b]Enter[/b] opens the drill on the screen 9 Drills."
+                return "[b]Enter[/b] opens the drill on screen 9, Drills."
             return "[b]Enter[/b] starts the lesson. Do the lessons from top to bottom, then the drills."
         step = view.step
         if view.explanation or view.elsewhere:
             return "[b]n[/b] continues." if view.explanation else None
         if step is None:
-            then = "[b]n[/b] opens the next one, " if self._following() else ""
+            then = "[b]n[/b] opens the next one; " if self._following() else ""
             return f"The lesson is done. {then}[b]Esc[/b] shows the course."
         if step.must_answer and step.ready.ask:
             letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.ready.ask.options, strict=False))

@@ -1,4 +1,6 @@
-"""The open lesson, whose step is checked at each sample and shown in a panel on every screen, in terms of the app.
+"""The open lesson. Its step is checked at each sample, and shown in a panel on every screen.
+
+The panel names the screens and keys of the app instead of the commands in the lesson.
 
 Everything runs on the app's own thread, except for work in the lab and for reading the course, which is slow.
 """

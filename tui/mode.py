@@ -40,7 +40,7 @@ _PHASE_WORDS = {
 
 
 def _besides(hint: str) -> str:
-    """Return as a sentence what a command-line hint says beyond how to restart the machine."""
+    """Return, as a sentence, the part of a command-line hint that does not say how to restart the machine."""
     if hint.startswith(RUN_AGAIN):
         rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
         return f" {rest[0].upper()}{rest[1:]}." if rest else ""
@@ -90,7 +90,7 @@ class TopBar(Static):
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
-        """Return the modes with ``letters`` letters of each name, or only keys. The current one has its whole name."""
+        """Return the modes, with ``letters`` letters of each name, or all if None. The current name is always whole."""
         parts = []
         for entry in SCREENS:
             is_shown = entry.mode == self._mode
@@ -103,7 +103,10 @@ class TopBar(Static):
         return Content.assemble(*parts)
 
     def _machine(self, *, has_names: bool = False, is_short: bool = False) -> Content:
-        """Return the operation and the machine, with target and kernel, or without the name of the operation."""
+        """Return the operation and the machine.
+
+        ``has_names`` adds the target and the kernel, and ``is_short`` omits the name of the operation.
+        """
         state, glyphs = self._state, glyphs_of(self)
         parts: list[Content | str] = []
         if clock := self._clock:
@@ -185,7 +188,10 @@ def pause_key(key: str) -> Binding:
 
 
 class LessonSide(Vertical):
-    """The lesson on the right, hidden if there is none, and on a narrow terminal, which shows only the hint line."""
+    """The lesson on the right.
+
+    It is hidden if no lesson is open, and on a narrow terminal, which shows only the hint line.
+    """
 
     def show(self, view: LessonView | None) -> None:
         width = self.screen.size.width

@@ -248,7 +248,7 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Toggled(Message):
-        """The user added or removed disks. The message lacks the whole choice, as earlier ones may be queued."""
+        """The user added or removed disks. The message contains only the change, as earlier ones may be queued."""
 
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()

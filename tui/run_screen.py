@@ -266,7 +266,7 @@ class RunScreen(ModeScreen):
         "A workload runs on an array of this lab, while you continue to break and repair it. An experiment builds "
         "its own arrays on a separate machine, measures everything several times and stores a result.\n\n"
         "Before a run, the screen shows the prediction with its reason, or why there is none. "
-        "Afterwards it shows the measurement beside it.\n\n"
+        "Afterwards it shows the measurement beside the prediction.\n\n"
         "A sweep measures every combination of its axes, each on a separate machine, several at a time. Cells that "
         "were measured before are not measured again. A sweep that another raidlab runs is shown too, but only that "
         "raidlab can end it."
@@ -486,7 +486,7 @@ class RunScreen(ModeScreen):
         if self._kind is RunKind.EXPERIMENT:
             return self._experiment_hint(state)
         if not state.arrays:
-            return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."
+            return "A workload needs an array: [b]2[/b] builds one. Experiments build their own."
         if state.running_load:
             return "[b]s[/b] stops it and keeps the figures; during the run, [b]1[/b] can fail a disk."
         return "[b]r[/b] runs it on the array; [b]d[/b] changes how long."
@@ -516,5 +516,5 @@ def _sweep_hint(state: LabState, view: SweepView | None, sweep: SweepState) -> s
     if sweep.work.missing_dependency:
         return "It needs Dask: the command is on the right."
     if sweep.work.there == sweep.work.cells:
-        return "All cells are measured. [b]Tab[/b] goes to the tables, arrows scroll them."
+        return "All cells are measured. [b]Tab[/b] goes to the tables, and arrows scroll them."
     return "[b]r[/b] measures the missing cells." if sweep.work.there else "[b]r[/b] measures all cells."

@@ -1,7 +1,7 @@
 """The lab as the app shows it: the state, as plain values, and the messages of the lab's threads that change it.
 
 Only the app's own thread writes the state, and screens read it. The first sync of a new array is not shown as a
-rebuild, although md reports a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member
+rebuild, although md reports a new RAID 4 or 5 as degraded and computes its parity by rebuilding the last member
 (mdadm(8), --create).
 """
 
@@ -61,7 +61,7 @@ class SessionOpened(LabMessage):
 
 @dataclass
 class SessionEnded(LabMessage):
-    """The lab was closed. ``error`` says why it could not be opened or was lost. It is None if this was requested."""
+    """The lab was closed, was lost, or could not be opened. ``error`` is None if it was closed on request."""
 
     error: LabError | None
     was_open: bool
@@ -148,7 +148,7 @@ MOST_COMMANDS = 500
 MOST_EVENTS = 200
 MOST_LOADS = 50
 _STILL_SNAPSHOTS, _STILL_EVERY = 20, 20
-"""After the first number of unchanged samples, one in the second number is shown."""
+"""After ``_STILL_SNAPSHOTS`` unchanged samples, only one in ``_STILL_EVERY`` is shown."""
 
 
 class MachinePhase(StrEnum):

@@ -408,7 +408,7 @@ class StripeScreen(ModeScreen):
             def make(session: LabSession) -> Plan:
                 return flip_plan(read_stripe(session, name, stripe), session.node(disk), byte)
 
-            note = "md does not notice: it returns wrong bytes without an error. c starts a check, i shows the verdict."
+            note = "md does not notice: it returns wrong bytes without an error. c starts a check; i shows the verdict."
             self.app.ask(make, note=note, on_done=self._again)
             return None
 

@@ -271,7 +271,7 @@ class TerminalScreen(pyte.Screen):
         super().reset()
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Change the size. Lines scroll off at the top until the cursor fits. Further lines below it are removed."""
+        """Change the size. Lines scroll off at the top until the cursor fits. Lines below the bottom are removed."""
         self.lines, self.columns = lines or self.lines, columns or self.columns
         self.margins = None
         self._fit()

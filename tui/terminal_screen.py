@@ -1,7 +1,7 @@
 """The Commands screen, with the commands that ran on the machine, and a terminal on the machine.
 
-The terminal's widget paints only changed lines, and passes on all but a few keys, encoded the way xterm does
-(terminfo's xterm-256color).
+The terminal's widget paints only changed lines, and passes on all but a few keys, in the encoding of xterm (terminfo's
+xterm-256color).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The text mode: the app as plain lines of text, without screens or animation, for example for screen readers.
 
 Each event is one sentence. ``?`` lists the possible actions, which have the same keys as in the app, each followed by
-Enter. Building has its own dialog, and drills have their own commands. Experiments, results and lessons are ``raidlab``
-command lines, which can be typed here too.
+Enter. Building has its own dialog, and drills have their own commands. For experiments, results and lessons there are
+``raidlab`` command lines, which can be typed here too.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ disk02: Select a disk; md0 selects an array, or starts one that is stopped.
 ! LINE: Run LINE as a root shell on the machine.
 drill: Disasters to practise on, with a verdict; drill help lists the commands.
 log, restart, q: The last commands; restart a lost machine; close the lab and quit.
-Commands of raidlab can be typed too, with raidlab in front or without:
+raidlab commands can be typed too, with or without the word raidlab:
 array fail md0 disk02: Any command that changes arrays; its plan is shown first.
 lesson list: The lessons; lesson start 1 begins one.
-run, results: Experiments, of which run NAME measures one; what was measured.
+run, results: The experiments, of which run NAME runs one; the stored results.
 raidlab --help: Everything."""
 HELP = f"""\
 Type a key and Enter. Enter alone shows the state of the lab and the next step.
