@@ -226,7 +226,7 @@ class TimeChart(LineWidget):
         return [*lines, self._time_axis(width, gutter, columns)]
 
     def _header(self, width: int) -> Line:
-        """Return the title and the legend. If there is little room, omit first the values, then the last names."""
+        """Return the title and the legend. If there is little room, omit the values first, then names from the end."""
         title = self.line(width).add(self.title, self.style("title"))
         newest = [(series, _newest(series)) for series in self._series]
         for with_values in (True, False):

@@ -556,9 +556,10 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _has_disappeared(self) -> bool:
-        """Whether the array or disk that was selected when a key was pressed is gone. The key must not act on another.
+        """Whether the array or disk that was selected when a key was pressed no longer exists.
 
-        If it has, a notice is shown, and the next press applies to the new selection.
+        In this case, show a notice. The key must not act on another array or disk, but the next press applies to the
+        new selection.
         """
         (array, disk), state = self._shown, self.app.lab
         missing = array if array and state.array(array) is None else disk if disk and state.disk(disk) is None else ""

@@ -324,7 +324,7 @@ KEY_WORDS = {"⏎": "enter", "↑": "up", "↓": "down", "←": "left", "→": "
 
 
 def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:
-    """Whether to draw with ASCII, because ``ASCII_VARIABLE`` is set, or the encoding or the terminal lacks Unicode."""
+    """Whether to draw with ASCII: ``ASCII_VARIABLE`` is set, or the encoding or the terminal lacks Unicode."""
     if environ.get(ASCII_VARIABLE, "") not in ("", "0"):
         return True
     encoding = (getattr(output, "encoding", None) or "utf-8").lower()

@@ -280,7 +280,8 @@ class ResultsScreen(ModeScreen):
     LESSON_FROM_CELLS = 160
     HELP = (
         "Every run of an experiment is stored with all its repeats and the conditions of the measurement. "
-        "The lighter end of a bar is the confidence interval of the median; a diamond is the prediction of theory.\n\n"
+        "The lighter end of a bar is the confidence interval of the median; a diamond marks the figure that theory "
+        "predicts.\n\n"
         "Mark one result, then move to another to compare them: each figure is shown as a ratio with its interval. "
         "If an interval allows both a difference and none, the figure is undecided."
     )

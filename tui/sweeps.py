@@ -1,4 +1,4 @@
-"""Sweeps as background jobs, which run here or are monitored in another process, and the panel that shows one.
+"""Sweeps that run here as background jobs or are monitored in another process, and the panel that shows a sweep.
 
 The plugin for sweeps (``lab.experiments.sweeps``) is called only on separate threads.
 """
@@ -86,7 +86,7 @@ class Sweeps:
         return self._states[name]
 
     def watch(self, name: str) -> None:
-        """Read the status of another process's run, or whether one has started. This is cheap, and called often."""
+        """Check whether another process is running the sweep, and read its status. This is cheap and called often."""
         known = self.state(name)
         if known.work or known.problem:
             self._ask(name, partial(_watched, self._frontend, name, known))

@@ -432,7 +432,7 @@ _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
 """Prefixes of lines that the user may copy, which are therefore not wrapped."""
-# These commands, and those below them, do not need the open machine, because they read or change stored data, compute,
+# These commands and their subcommands do not need the open machine, because they read or change stored data, compute,
 # or start machines of their own.
 _WITHOUT_MACHINE = frozenset(
     {

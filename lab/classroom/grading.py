@@ -101,7 +101,7 @@ class Worth:
 
     points: float
     late_by: str = ""
-    """The due date if the work was finished later, or otherwise an empty string."""
+    """The due date if the work was finished after it; otherwise empty."""
 
 
 def read_scale(name: str) -> Scale:

@@ -461,7 +461,9 @@ def cautions(found: ClassView) -> Iterator[str]:
     shared: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for kind, copies in (("the same measurement", found.copies), ("the same work", found.practice.copies)):
         for copy in copies:
-            what = f"{copy.what} (its figures differ, so one of the two was edited)" if copy.is_altered else copy.what
+            what = (
+                f"{copy.what} (the figures differ, so at least one copy was edited)" if copy.is_altered else copy.what
+            )
             shared.setdefault((kind, copy.files), []).append(what)
     for each in found.practice.seeds:
         seed = f"the same seed '{each.seed}'" if each.seed else "no seed, so the same case,"

@@ -80,7 +80,10 @@ class StartDrill(Verb, frozen=True, kw_only=True):
         return ready(drill, path, usual if self.seed is None else self.seed)
 
     def _replaced(self, host: Host, target: Target, drill_id: str, path: Path) -> DrillCase | None:
-        """Return the open drill that this one replaces, if its record can be read. Raises DrillError if it may not."""
+        """Return the open drill that this one replaces, or None if there is none or its record cannot be read.
+
+        Raises DrillError if the open drill may not be replaced.
+        """
         from lab.drills.case import DrillCase, require_attempt, require_no_exam, stored_name
 
         folder = host.state.lab_folder(target.lab_name)
@@ -102,7 +105,7 @@ class StartDrill(Verb, frozen=True, kw_only=True):
     def use_of_disks(self, session: LabSession, drill: ReadyDrill) -> str:
         """Return why the disks are not free, or an empty string.
 
-        Raises DrillError if the drill may not begin in this lab any more, and UnfitVersion.
+        Raises DrillError if the drill may no longer begin in this lab, and UnfitVersion.
         """
         from lab.drills.desk import require_possible
         from lab.lessons.student import use_words
