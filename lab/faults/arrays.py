@@ -246,8 +246,9 @@ def drives(node_of: Callable[[str], str] = "@{}".format) -> tuple[LabDisk, ...]:
 class HistoryArrays:
     """The arrays of a history, for the plans of operations: they have the member sizes and the offsets of ``spec``.
 
-    A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
-    of the array, because a client that looked at it between two steps would influence the timing.
+    One program on the machine runs the whole history, because a client that read the array's state between two steps
+    would influence the timing. All steps are therefore planned beforehand, and no plan can depend on the current state
+    of the array.
     """
 
     def __init__(self, spec: ArraySpec, node_of: Callable[[str], str] = "@{}".format) -> None:
@@ -266,7 +267,9 @@ class HistoryArrays:
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW) -> Plan:
         if not isinstance(spec, ArraySpec) or file_system is not FileSystem.RAW:
-            raise SpecError("only an md array without a file system can be created here", hint="use a line of shell")
+            raise SpecError(
+                "only an md array without a file system can be created here", hint="use a step with act = 'shell'"
+            )
         placed = replace(spec, size_bytes=self.spec.size_bytes, data_offset_bytes=self.spec.data_offset_bytes)
         return Plan(f"Create {spec.name}", (Step(placed.create_argv, "The drives are blank."),))
 

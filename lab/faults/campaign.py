@@ -373,7 +373,7 @@ class FindingStore:
             host.state.root / "faults" / "findings",
             "finding",
             (_FINDING,),
-            begin_hint="hunt for one: raidlab fault campaign",
+            begin_hint="search for one: raidlab fault campaign",
             list_hint="'raidlab fault findings' lists them",
             state_root=host.state.root,
         )
@@ -434,7 +434,7 @@ def plain_script(record: FindingRecord, history: FaultHistory) -> bytes:
     words = [word.replace("/dev/drive", "/dev/mapper/drive") for word in shape.spec.create_argv]
     lines = [
         *(shlex.join(words), *_started(history)),
-        *(f"# A generation of every block, {BLOCK_BYTES} bytes each.",),
+        *(f"# Write one generation of every block ({BLOCK_BYTES} bytes each).",),
         *(f"w {first} {min(64, blocks - first)}" for first in range(0, blocks, 64)),
         "flush",
     ]
@@ -480,7 +480,7 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
     if act.kind is ActKind.WRITES:
         depth = history.shape.depth
         if depth > 1:
-            yield f"# In raidlab, up to {depth} of these are in flight together, some even when the next act begins."
+            yield f"# In raidlab, up to {depth} of these are in flight together, some until after the next step begins."
         for first, count, is_through in act.writes:
             yield f"w {first} {count}{' dsync' * is_through}" if count else "flush"
     elif act.kind is ActKind.SLOW:
@@ -839,7 +839,8 @@ class Campaign:
         self._left = self._left_by_an_earlier_part()
         if self.stops_at_first and self.journal.findings:
             self._over.set()
-        # Not Thread.join(), because CPython 3.11 marks a running thread as ended if a signal handler raises inside it.
+        # Thread.join() is not used, because CPython 3.11 marks a running thread as ended if a signal handler raises an
+        # error inside join().
         begun: list[tuple[threading.Thread, threading.Event]] = []
         try:
             for number in range(self.workers):
@@ -855,7 +856,7 @@ class Campaign:
         finally:
             self._stopped.set()
             for thread, is_over in begun:
-                # A thread that could not be started would be waited for endlessly.
+                # A thread that could not be started never sets its event.
                 if thread.ident is not None:
                     is_over.wait()
         if self._failure:

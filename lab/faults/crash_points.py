@@ -195,7 +195,7 @@ class CutConfiguration:
 
     @property
     def may_be_lost(self) -> tuple[int, ...]:
-        """Drives of which any one may also be lost in the power cut, because the level survives its loss."""
+        """The drives of which one may also be lost in the power cut, because the level survives its loss."""
         if self.moment == "reshape":
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
@@ -385,9 +385,9 @@ class DriveRecording:
     def cuts(self, count: int | None) -> list[Cut]:
         """Return ``count`` crash points chosen by the seed, or all crash points if it is None.
 
-        All crash points are, at every moment, every subset of the open writes if there are few, and otherwise none of
-        them, all of them, and some subsets. Each is combined with all members present, and with the loss of each
-        member that may be lost.
+        If the count is None, the crash points of each moment are every subset of its open writes if there are few.
+        Otherwise they are none of the open writes, those that have ended, all of them, and some subsets. Each is
+        combined with all members present, and with the loss of each member that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -698,8 +698,8 @@ class Judge:
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
         """Return the blocks that a reshape may have overwritten but will read again when it continues after the cut.
 
-        These are the written blocks from its recorded position up to the point from which it reads so far ahead of its
-        writes that it records its position in time (reshape_request() in drivers/md/raid5.c).
+        These are the written blocks from its recorded position up to the point at which it reads so far ahead of its
+        writes that it records its position before it overwrites those data (reshape_request() in drivers/md/raid5.c).
         """
         if not labels or labels[0]["reshape_position"] is None:
             return set()

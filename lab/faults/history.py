@@ -5,7 +5,7 @@ An id looks like ``c1-7`` (version 1 of the generator, seed 7). The campaign's l
 ``c1-7-s0_2w1.4.5`` consists of acts 0 and 2, with only writes 1, 4 and 5 of act 2. A replay needs only the id.
 
 The generator chooses sensible acts from a model of the array that knows the arithmetic of the level. The model is
-optimistic: it assumes that a rebuild is complete after the next rest. What md really did is judged afterwards
+optimistic: it assumes that a rebuild is complete after the next wait for md. What md really did is judged afterwards
 (judge.py), so an error in the model only reduces variety and does not invalidate a history. Damage is bounded, as in
 ZFS's ztest, because irreparable damage would excuse every difference. No fault is injected while an earlier one could
 still be hidden, there is at most one corruption between two scrubs, and no more members are missing than the level
@@ -38,7 +38,7 @@ from lab.faults.place import DRIVES
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""Stands for no acts in an id, because the newly created array shows the difference without any."""
+"""Stands for no acts in an id: the newly created array shows the difference without any act."""
 VERSION = 1
 """Version of the generator. Increment it whenever a change makes seeds produce different histories."""
 MOST_SEED = 2**32 - 1
@@ -99,9 +99,10 @@ class ActKind(StrEnum):
     PULL = "array.pull"
     PLUG_IN = "array.plug-in"
     CUT = "power-cut"
-    """A power cut. ``word`` says what remains on the drives (guest/ledger.py); ``drive`` is a member lost with it.
+    """A power cut. ``word`` says what remains on the drives (guest/ledger.py).
 
-    If ``is_hasty``, the next act begins before md has completed the recovery.
+    ``drive`` is a member that is lost at the same time. If ``is_hasty``, the next act begins before md has completed
+    the recovery.
     """
     RESTART = "restart"
     FORCE = "force"

@@ -9,8 +9,8 @@ acknowledged write is present" are each limited to the blocks that they can affe
                         (Documentation/driver-api/md/raid5-ppl.rst)
     corruption          deliberately corrupted data, until they are rewritten, because no level of md knows which copy
                         is correct (md(4), SCRUBBING AND MISMATCHES)
-    known bugs          those of md and mdadm. Each explains only the damage that it can cause, under the conditions in
-                        which it occurs, and is counted by name (docs/findings.md)
+    known bugs          those of md and mdadm. Each explains only the damage that it can cause, under the conditions
+                        under which it occurs, and is counted by name (docs/findings.md)
 
 An unreadable block is correct only if the level cannot reconstruct it without the missing members. Other differences
 are a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that

@@ -64,8 +64,8 @@ class OracleVerdict:
 
 MOST_LEDGER_BYTES = 64 * MIB
 _RUN_OPERATIONS = 64
-"""Maximum number of operations in one run of the program. Each run begins a new plan, so this number determines the
-content of the files, together with the seed.
+"""Maximum number of operations in one run of the program. Each run begins a new plan, so this number and the seed
+together determine the content of the files.
 """
 _REPORTED_OPERATIONS = 8
 

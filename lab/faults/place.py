@@ -29,7 +29,7 @@ from lab.machine.programs import Change, unchanged
 from lab.units import MIB
 
 LONGEST_SILENCE_SECONDS = 300.0
-"""A machine that reports nothing for so long is closed."""
+"""A machine that reports nothing for this long is closed."""
 DRIVES = 8
 DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB

@@ -12,7 +12,7 @@ values in these documents:
 
     data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks
     corrupt_at, lost_at, unreadable_at, bad_at                 block numbers, compared with the level's arithmetic
-    array_state, degraded, mismatch_cnt, level …               attributes of md in sysfs
+    array_state, degraded, mismatch_cnt, md_level …            attributes of md in sysfs (md_level: its ``level``)
     member_2, errors_2, bad_blocks_2, slot_2, recovery_2       of the member on drive 2; ``gone`` if the array has none
     events_2                                                   the event count in the superblock of drive 2
     status, output, refused, text                              of a program, of a value that was written, of a file
@@ -372,7 +372,7 @@ def _planned(action: Action, stage: Stage) -> GuestSteps:
 
 
 _PLAIN: Mapping[str, Sequence[tuple[Any, ...]]] = {
-    # Makes the array active if md has started it read-auto or read-only. It is for arrays that a line of shell
+    # Makes the array active if md has started it read-auto or read-only. It is for arrays that a ``shell`` step
     # assembles, because ``array.assemble`` and ``restart`` include it.
     "activate": (),
     "pause": (("seconds", float),),
@@ -785,7 +785,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
 
 
 class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
-    """Loses each set of ``count`` members, which first fail in the running array and are then missing when it starts.
+    """Loses each set of ``count`` members, which first fail in the running array and are then missing at its start.
 
     The facts are ``sets``, ``survived`` and ``differing``.
     """
@@ -1024,7 +1024,7 @@ class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]
     """Manual pages, kernel documents or functions from which the requirements follow."""
     notes: tuple[str, ...] = ()
-    """Where and why md differs from what the catalogue expected, and which of these differences the scenario shows."""
+    """Remarks, such as where and why md differs from its documentation, and what the scenario does not test."""
 
 
 class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -1032,7 +1032,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     format_version: FormatVersion
     is_first: bool = False
-    """Whether the catalogue gives it priority."""
+    """Whether it is one of the scenarios to run first."""
     code: Literal["", "random_histories"] = ""
     """The function in this module that generates the variants, if a table cannot express them."""
     array: dict[str, Any] = {}

@@ -179,7 +179,7 @@ class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[Name, ...]
     """Ids of scenarios."""
     kernel: str = ""
-    """Like mdadm's version, unknown until the first machine is open."""
+    """The kernel release. This field and ``mdadm`` are empty until the first machine is open."""
     mdadm: str = ""
     raidlab: str = __version__
 
@@ -198,7 +198,7 @@ class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_expected(self) -> bool:
-        """Whether all requested scenarios ended as expected, with all their variants."""
+        """Whether all requested scenarios and variants were run, and ended as expected or in a known defect of md."""
         return not self.left and all(
             outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT) and not outcome.is_partial
             for outcome in self.outcomes

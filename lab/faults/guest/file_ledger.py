@@ -1,17 +1,17 @@
 """The ledger of files, which records operations on a file system, and so determines what may be found there.
 
-A *file* has a number that it keeps when it is renamed; a new file with an old name gets a different number. Content is
-counted in sectors of 512 bytes. The number of a write is the generation with which it fills its sectors (ledger.py);
-generation 0 consists of zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files share
-content.
+A *file* has a number that it keeps when it is renamed; a new file with an old name gets a different number. Offsets and
+lengths are counted in sectors of 512 bytes. The number of a write is the generation with which it fills its sectors
+(ledger.py); generation 0 consists of zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no
+two files share content.
 
 After a power cut, ext4 (data=ordered, the default) and XFS promise the following:
 
     data      A file and its size reflect everything written before a completed fsync(2) or fdatasync(2) began, and
               every completed write with O_DSYNC (open(2)). Later writes may or may not be present, each sector
               independently; the file may be shorter than they made it, or contain zeros in place of their data.
-    names     They are at least as recent as when the last completed fsync of their folder began: "an explicit fsync()
-              on a file descriptor for the directory is also needed" (fsync(2)).
+    names     The names in a folder are at least as recent as when the last completed fsync of the folder began: "an
+              explicit fsync() on a file descriptor for the directory is also needed" (fsync(2)).
     changes   Each later change of a name is present completely or not at all, including rename(2) over another file,
               because both file systems keep a journal of their metadata.
     others    A file contains only its own data and zeros, no data of another file, and nothing that was in its blocks

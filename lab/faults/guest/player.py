@@ -303,7 +303,7 @@ COMPLAINTS = (
     *("WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "blocked for more than", "kernel BUG", "refcount"),
     "general protection",
 )
-"""Words that no history may cause to appear in the kernel log."""
+"""Words that must not appear in the kernel log while a history runs."""
 STATE_READS = 3
 """Maximum number of times that md's attributes are read, if they change during a read."""
 STATE_FILES = (
@@ -412,7 +412,10 @@ def accept_discards(queue: str) -> bool:
 
 
 def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
-    """Stop recording drives, restore their normal operation and blank them; ``are_ours`` means the lab's own."""
+    """Stop recording drives, restore their normal operation and blank them.
+
+    ``are_ours`` says whether they are the lab's own drives.
+    """
     if are_ours:
         drives("forget")
     for number, node in enumerate(nodes):
