@@ -35,8 +35,7 @@ def serve(
     """Serve the app to a browser, on the loopback interface only.
 
     The printed address contains a random token. Each tab that opens it runs its own instance of the app. Ctrl-C ends
-    the server. To open the app from
-    another computer, forward the port with ``ssh -L``.
+    the server. To open the app from another computer, forward the port with ``ssh -L``.
     """
     app = extension(AppFrontend)
     if app is None:
@@ -45,7 +44,7 @@ def serve(
     current()
 
     def ready(address: str) -> None:
-        err("raidlab: open this address in a browser on this computer; Ctrl-C ends it")
+        err("raidlab: open this address in a browser on this computer; Ctrl-C ends the server")
         out(address)
 
     app.serve(OPTIONS.get().on, port, ready)
@@ -62,8 +61,8 @@ def _global_options(
         str | None, Parameter(help="Machine: uml:, qemu:, local:, ssh:HOST or vagrant: [env: RAIDLAB_ON].")
     ] = None,
     json: Annotated[bool, flag("Print data as JSON.")] = False,
-    quiet: Annotated[bool, flag("No narration.", "--quiet", "-q")] = False,
-    verbose: Annotated[bool, flag("Narrate every command.", "--verbose", "-v")] = False,
+    quiet: Annotated[bool, flag("Print only data and errors.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, flag("Print every command that runs on the machine.", "--verbose", "-v")] = False,
     text: Annotated[bool, flag("Run the app in plain lines, for screen readers.")] = False,
 ) -> tuple[str, ...]:
     """Store the global options, and return the other arguments."""
@@ -91,7 +90,7 @@ def without_command(app: App, run_line: RunLine) -> int:
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         on = OPTIONS.get().on
-        # This follows the import of the app, since before it nothing has to be closed, and an exception could get lost.
+        # This is done only after the app is imported: nothing is open before, and an import may lose an exception.
         if wants_lines:
             open_text = frontend.load_text()
             signals.close_in_order()
@@ -179,12 +178,12 @@ COMMANDS = {
     "watch": "Watch arrays, members and rebuilds live.",
     "load": "Run one workload on one array, and show it live.",
     "workloads": "List the workloads of the catalogue.",
-    "exec": "Run a command on the machine while the lab is open.",
-    "shell": "Open a terminal on the machine while the lab is open.",
+    "exec": "Run a command on the machine, with its arrays running.",
+    "shell": "Open a terminal on the machine, with its arrays running.",
     "run": "Run an experiment.",
-    "fault": "Cause faults that end in a verdict on the data: scenarios, power cuts, campaigns.",
-    "drill": "Practise on disasters: an array in trouble, and a verdict on the data.",
-    "lesson": "Do guided lessons: read, predict, do, check, understand.",
+    "fault": "Inject faults, and judge the data afterwards: scenarios, power cuts, campaigns.",
+    "drill": "Practise on disasters: repair a damaged array, and get a verdict on the data.",
+    "lesson": "Follow guided lessons: read, predict, do, check, understand.",
     "results": "Show and manage stored results.",
     "lint": "Show what makes a measurement untrustworthy, rule by rule.",
     "compare": "Compare two results by their ratios, and show which is faster.",

@@ -249,7 +249,7 @@ def map_(
     ways = [block is not None, sector is not None and member is None, member is not None, file is not None]
     if sum(ways) != 1 or (member is not None and sector is None):
         raise SpecError(
-            "specify exactly one thing to look for",
+            "specify exactly one block, sector or file",
             hint="use --block N, --sector S, --member disk03 --sector S or --file PATH",
         )
     context = current()
@@ -282,7 +282,7 @@ def inspect(
         str | None, Parameter(help="Flip a byte of the stripe behind md's back: disk03:17 is byte 17 of its chunk.")
     ] = None,
     step_write: Annotated[str | None, Parameter(help="Step through a small write of this block of the array.")] = None,
-    really: Annotated[bool, flag("Really write it, and show what md did.")] = False,
+    really: Annotated[bool, flag("Carry out the write of --step-write, and show what md did.")] = False,
     step_crash: Annotated[
         str | None, Parameter(help="Step through a crash during a small write of this block.")
     ] = None,

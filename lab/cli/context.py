@@ -1,6 +1,6 @@
 """What every sub-command uses, such as the target, options, output, this computer, and additions by plugins.
 
-Data go to standard output. Narration and the progress of long operations go to standard error.
+Data go to standard output. Notices, commands and the progress of long operations go to standard error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def out(text: str = "") -> None:
 
 
 def err(text: str) -> None:
-    """Print lines of narration."""
+    """Print lines that are not data."""
     print(visible(text, lines=True), file=sys.stderr, flush=True)
 
 
@@ -217,7 +217,7 @@ class Cluster(NamedTuple):
     """Access to clusters."""
 
     calls_on: Callable[[str, Host, Callable[[str], None]], AbstractContextManager[ClusterCalls]]
-    """A function that takes the value of ``--cluster``, and a function that reports problems."""
+    """A function that takes the value of ``--cluster``, the host, and a function that reports problems."""
 
 
 ON_VARIABLE = "RAIDLAB_ON"
@@ -370,7 +370,9 @@ def current() -> Context:
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, OPENER.get())
 
 
-CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's address. The default is this process."
+CLUSTER_HELP = (
+    "Where the work is done: local[:N], ssh:HOST,HOST, or a scheduler's address. The default is this process."
+)
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:

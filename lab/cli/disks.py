@@ -223,7 +223,8 @@ def reset(
     if not all_disks:
         _require(names)
     context = current()
-    # The lab must know which arrays are stopped. Other machines start none by themselves, but some may be running.
+    # A member of any array, even a stopped one, is refused, so the arrays must be known. With --all, they must be known
+    # only if some may already be running, which is not the case on a newly started embedded kernel.
     with open_session(client_of(context), start_arrays=not (all_disks and context.is_embedded)) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(session.reset_all() if all_disks else session.reset(chosen))

@@ -78,7 +78,7 @@ def run(
     """Run scenarios with tiny arrays on a separate machine, and check that each ends as expected.
 
     They run in virtual time on the lab's own kernel, or in real time with --on 'uml:?time=real'. Every outcome is
-    stored as soon as it is known. The exit status is 0 only if all outcomes are as expected.
+    stored as soon as it is known. The exit status is 0 only if all outcomes are as expected or known defects of md.
     """
     context = current()
     if bool(names) == every:
@@ -125,7 +125,10 @@ def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Seq
 
 
 def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
-    """Return the exit status. A lost machine takes precedence over a verdict, and this over an untried scenario."""
+    """Return the exit status.
+
+    A lost machine takes precedence over an unexpected result, and that over a scenario that could not be run.
+    """
     verdicts = {outcome.verdict for outcome in stored.outcomes}
     if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
@@ -156,7 +159,8 @@ ALL = "all"
 def campaign(
     *,
     seeds: Annotated[
-        int | None, number(PointCount, help="Number of histories. The default is 1000 unless --minutes is given.")
+        int | None,
+        number(PointCount, help="Number of histories. The default is 1000, or no limit with --minutes or --planted."),
     ] = None,
     minutes: Annotated[float | None, number(Seconds, help="Stop after this many minutes.")] = None,
     first: Annotated[int, number(Seed, help="The first seed.")] = 1,
@@ -219,7 +223,10 @@ def _run(
 
 
 def _print_campaigns(context: Context, summaries: list[campaigns.CampaignSummary], *, is_hunt: bool) -> int:
-    """Return the exit status. A finding is a failure, and so is a planted bug that a hunt has not found."""
+    """Print the campaigns, and return the exit status.
+
+    A finding is a failure, unless a bug was planted. Then it is a failure if a campaign has no finding.
+    """
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
@@ -370,7 +377,7 @@ def _print_replays(
         out(verdict)
         return
     if not reached:
-        out("the history was never reached, because the machine became unusable before it")
+        out("the history was never reached, because the machine became unusable before that")
         return
     for what, act, text in differences[0]:
         out(f"act {act}: {what}: {text}")
@@ -410,7 +417,7 @@ def points(
     seed: Annotated[str, Parameter(help="Seed for the load and the choice of crash points.")] = "1",
     cut: Annotated[
         str | None,
-        Parameter(help="Try the crash point with this printed name again, started by mdadm."),
+        Parameter(help="Try the crash point with this printed name again, with the array started by mdadm."),
     ] = None,
     recording: Annotated[
         str | None, Parameter(help="The id of a stored recording. Its crash points are tried again on this machine.")
@@ -486,7 +493,10 @@ def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfigur
 
 
 def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
-    """Return the exit status. A lost machine takes precedence over a broken promise, and this over an untried point."""
+    """Return the exit status.
+
+    A lost machine takes precedence over a broken promise, and that over a crash point that could not be tried.
+    """
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST

@@ -181,7 +181,7 @@ def verify_files(
     *,
     is_proof: bool,
 ) -> None:
-    """Prove these files, or print that they have no errors, in both cases with what those of others may do."""
+    """Prove these files, or print that they have no errors. Also report what files not shipped with raidlab may do."""
     files = [(each.lesson.id, each.path, FileKind.LESSON, each.shell_lines) for each in lessons]
     files += [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in drills.items()]
     if is_proof:
@@ -197,11 +197,11 @@ def verify_files(
         return
     for name, path, _, lines in files:
         if notes[path]:
-            out(f"{name}: sound in form; {notes[path]}" + (":" if lines else ""))
+            out(f"{name}: no errors; {notes[path]}" + (":" if lines else ""))
             for line in foreign_lines(lines):
                 out(f"  # {line}")
         else:
-            out(f"{name}: sound")
+            out(f"{name}: no errors")
 
 
 def show_lesson(opened: LessonSession) -> None:

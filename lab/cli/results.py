@@ -149,7 +149,7 @@ def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip, or with --fio-plot the folder.")],
     fio_plot: Annotated[bool, flag("Write folders of fio's output for fio-plot.")] = False,
-    practice: Annotated[bool, flag("Also export lessons and ended drills, or only these without a result.")] = False,
+    practice: Annotated[bool, flag("Also export lessons and ended drills. Without NAMES, export only these.")] = False,
 ) -> None:
     """Write results with fio's output and checksums to one file, which 'raidlab results import' reads back.
 

@@ -114,7 +114,7 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
     found = list(differences(first, second))
     if not found:
         context.results.delete(second.id)
-        context.narrator.notice(f"the same twice, to the last bit: {digest(first)}")
+        context.narrator.notice(f"both results are identical: {digest(first)}")
         return
     rest = f"; and {len(found) - MOST_DIFFERENCES} more" if len(found) > MOST_DIFFERENCES else ""
     is_exact = first.conditions.is_virtual_time and second.conditions.is_virtual_time

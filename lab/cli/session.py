@@ -75,7 +75,10 @@ class VerbCommand:
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
-    """Return the verb, or None for other commands and options that only the command has. Raises SpecError."""
+    """Return the verb that these words denote, or None for a command or option that is not part of a verb.
+
+    Raises SpecError if the words are invalid.
+    """
     if not words or words[0].startswith("-"):
         return None
     try:
@@ -197,7 +200,7 @@ def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: 
             # The array may have a different name now.
             array = session.array(name)
         if action.waits_for and not array.waits_itself:
-            # On uml: the work would stop with this command.
+            # On uml:, the work would stop with this command.
             if session.is_embedded if wait is None else wait:
                 wait_with_bar(context, session, array.name, action.waits_for)
             elif session.is_embedded:

@@ -58,7 +58,7 @@ def shell() -> int:
     context = current()
     with open_session(client_of(context)) as session:
         if not context.quiet:
-            err("raidlab: root on the lab's machine; 'exit' leaves; if nothing answers, type Enter ~ .")
+            err("raidlab: root shell on the lab's machine; 'exit' ends it; if nothing responds, type Enter ~ .")
         try:
             status = _connect(session)
         finally:
@@ -84,7 +84,7 @@ def _connect(session: LabSession) -> int:
         if failures:
             raise failures[0]
     if terminal.status is None:
-        err("raidlab: left; programs still running in the terminal were ended")
+        err("raidlab: the terminal is closed; programs that were still running in it were ended")
         return 1
     return terminal.status
 

@@ -164,7 +164,7 @@ def test_a_lesson_file_is_verified(
 ) -> None:
     printed = output_of("lesson", "verify", mine)
     # A long path is shortened.
-    assert printed.startswith(f"01-first: sound in form; '{mine[:40]}")
+    assert printed.startswith(f"01-first: no errors; '{mine[:40]}")
     assert "does not come with raidlab: this lesson runs no shell lines; it works on arrays of this lab" in printed
     bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
     assert "minutes is 99" in output_of("lesson", "verify", str(bad), status=2)
@@ -177,7 +177,7 @@ def test_a_lesson_file_is_verified(
         return tuple(problems)
 
     monkeypatch.setattr("lab.cli.lesson.course_problems", found)
-    assert "12-choosing-a-level: sound" in output_of("lesson", "verify")
+    assert "12-choosing-a-level: no errors" in output_of("lesson", "verify")
     problems.append("12-choosing-a-level.toml: minutes is 99")
     assert "the course has errors:\n  - 12-choosing-a-level.toml: minutes" in output_of("lesson", "verify", status=2)
     assert courses == [built_in_course()] * 2
@@ -188,7 +188,7 @@ def test_a_lesson_file_is_verified(
 )
 def test_lessons_and_drills_are_verified_by_name(output_of: OutputOf, kind: str, names: tuple[str, ...]) -> None:
     printed = output_of(kind, "verify", *names)
-    assert [line[:3] for line in printed.splitlines() if line.endswith(": sound")] == ["02-", "03-", "04-"]
+    assert [line[:3] for line in printed.splitlines() if line.endswith(": no errors")] == ["02-", "03-", "04-"]
     assert f"no {kind} 'mirors'" in output_of(kind, "verify", "mirors", status=2)
 
 

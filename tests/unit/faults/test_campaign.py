@@ -660,7 +660,7 @@ def test_runs_that_did_not_reach_the_history_are_not_counted(
     monkeypatch.setattr(campaigns, "replayed", lambda *_: unreached)
     assert run(["--quiet", "fault", "replay", "c1-9"]) == ExitCode.MACHINE_LOST
     assert capsys.readouterr().out.endswith(
-        "the history was never reached, because the machine became unusable before it\n"
+        "the history was never reached, because the machine became unusable before that\n"
     )
 
 

@@ -165,9 +165,9 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["map", "md0"], 2, "specify exactly one thing to look for"),
-        (["map", "md0", "--block", "1", "--file", "x"], 2, "specify exactly one thing to look for"),
-        (["map", "md0", "--member", "disk01"], 2, "specify exactly one thing to look for"),
+        (["map", "md0"], 2, "specify exactly one block, sector or file"),
+        (["map", "md0", "--block", "1", "--file", "x"], 2, "specify exactly one block, sector or file"),
+        (["map", "md0", "--member", "disk01"], 2, "specify exactly one block, sector or file"),
         (["map", "md0", "--block", "x"], 2, "block 'x' is not a whole number"),
         (["map", "md0", "--block", "48"], 1, "md0 has no sector 384"),
         (["map", "md0", "--file", "x"], 1, "md0 has no file system"),
