@@ -37,7 +37,7 @@ def run(
     """Run scripts on blank disks, on every kernel with every mdadm, and print how often each finding was reproduced.
 
     A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already contains
-    are not repeated, unless the script has changed. Arrays start read-only in half of the runs. Independently of that,
+    are not repeated, unless the script has changed. Arrays start read-auto in half of the runs. Independently of that,
     udev is running in half of them.
     """
     context = current()

@@ -101,8 +101,8 @@ class ScriptMachine:
     def run(self, script: Script, number: int, limit_seconds: float) -> tuple[Cell, bool]:
         """Run a script on blank disks. Return its cell, and whether the machine can run another script.
 
-        In every second run, arrays start read-only until they are first written to. In every second pair of runs, udev
-        is running.
+        In every second run, arrays start read-auto, that is, read-only until the first write. In every second pair of
+        runs, udev is running.
         """
         starts_read_only, has_udev = number % 2 == 0, number // 2 % 2 == 1
         seconds, is_prepared = 0.0, False

@@ -1,4 +1,4 @@
-"""What a plugin can add to theory, which is the data loss of a fleet of arrays over years, as figures with intervals.
+"""What a plugin can add to theory: the data loss of a fleet of arrays over years, as figures with intervals.
 
 NOMDL, the normalised magnitude of data loss, is the expected number of bytes lost in a number of years, per usable
 byte. Greenan, Plank and Wylie proposed it to replace MTTDL ("Mean time to meaningless", HotStorage 2010).
@@ -36,8 +36,8 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     fleet_loss_chance: Interval
     """The probability that at least one array of the fleet loses data within the period."""
     nines_per_array_year: Interval
-    """-log10 of ``loss_chance_per_array_year``, at most 300. ``low`` has the fewest nines. Without losses, it is also
-    ``value``.
+    """-log10 of ``loss_chance_per_array_year``, at most 300. ``low`` has the fewest nines. Without losses,
+    ``value`` equals ``low``.
     """
     nines_per_fleet_year: Interval
     lost_bytes_per_pb_year: Interval

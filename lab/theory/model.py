@@ -328,7 +328,7 @@ def demand(
 
 
 def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
-    """Return the most requests per second, with the busiest member always busy. Raises SpecError without disks."""
+    """Return the requests per second at which the busiest member is always busy. Raises SpecError without disks."""
     if not servers:
         raise SpecError("no prediction for an array without disks", hint="supply the members' rates")
     work = demand(level, len(servers), is_write=is_write)
