@@ -2,7 +2,7 @@
 """The agent, which runs as root on the machine and executes the client's requests, sent as JSON lines.
 
 It is a single file that uses only the standard library, because it is copied to machines that have only python3 (3.9 or
-later). It does not listen on a socket, but uses standard input and output, or the serial line from kernel_init.py.
+later). It does not listen on a socket, but uses standard input and output, or the device that kernel_init.py opens.
 
 A request is one line ``{"id": N, "verb": V, ...}``. Every answer carries the request's id, so answers to long and to
 short requests can be interleaved. The last answer to a request has ``"done": true``.
@@ -15,8 +15,8 @@ short requests can be interleaved. The last answer to a request has ``"done": tr
     stop    target, signal       -> ends the request with that id: signals a command, ends any other request
     exit                         -> kills running processes; an embedded kernel also syncs its disks, then powers off
 
-A serial line stops for good after an overrun. So the agent acknowledges its input about once per KiB with
-``{"event": "received", "bytes": N}``, and the client keeps only a few KiB in flight.
+The serial line of User Mode Linux never works again after an overrun. Therefore the agent acknowledges its input about
+once per KiB with ``{"event": "received", "bytes": N}``, and the client keeps only a few KiB in flight.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import selectors
 import signal
 import time
 
-TYPE_CHECKING = False  # as typing.TYPE_CHECKING, whose import takes an embedded kernel some ten milliseconds
+TYPE_CHECKING = False  # typing is not imported, because importing it takes an embedded kernel about ten milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Protocol
@@ -171,7 +171,7 @@ class ChildProcess:
 
 
 class Agent:
-    """Serves commands, samplers and the channel on one thread, with one selector. Only init gets ``init_environ``."""
+    """Serves commands, samplers and the channel on one thread, with one selector. ``init_environ`` is only for init."""
 
     most_requests = -1
     """Maximum number of requests to handle at a time, or -1 for all that have arrived."""

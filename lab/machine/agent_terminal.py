@@ -35,8 +35,8 @@ DRAIN_SECONDS = 0.2
 # How long the last output is kept for a client that is slow to show earlier output.
 LAST_PIECES_SECONDS = 5.0
 KILL_AFTER_SECONDS = 2.0
-# The virtual time that passes for each piece and each key. Computing takes none, but a disk does, and a full-screen
-# program may wait for more input after an Esc (vim's ttimeoutlen is a tenth of a second).
+# The virtual time that passes for each piece and each key. Computing takes no virtual time, but disk I/O does, and a
+# full-screen program may wait for more input after an Esc (vim's ttimeoutlen is a tenth of a second).
 PIECE_SETTLES_SECONDS = 0.001
 SHELL_SETTLES_SECONDS = 0.01
 PROGRAM_SETTLES_SECONDS = 0.2
@@ -132,7 +132,7 @@ class PseudoTerminal:
             return False
         self.room -= len(data)
         if self.status is None:
-            # A program that prints is not finished. A shell sets up its terminal for the next key before the prompt.
+            # The program may print more. A shell, for example, disables canonical mode before it prints its prompt.
             self.settle(PIECE_SETTLES_SECONDS)
         self.agent.send({"id": self.id, "base64": base64.b64encode(data).decode("ascii")})
         self.watch()

@@ -1,4 +1,4 @@
-"""The agent of a machine in virtual time. This file needs only agent.py, which lies beside it.
+"""The agent of a machine in virtual time. This file needs only agent.py in the same folder.
 
 The whole machine and its clock stop while the agent reads its line (provision/kernel/driver/lab_client_kern.c).
 Therefore the agent reads whenever no running task needs time to pass (``passes_time``). Otherwise it checks from time

@@ -173,7 +173,7 @@ class Machine:
     def stream(self, argv: Sequence[str], *, stdin_text: str = "", is_aside: bool = False) -> RunningCommand:
         """Start a command. Its output is passed on but not stored, so ``stdout`` stays empty.
 
-        In virtual time a command that ``is_aside`` does not advance the clock until it is asked to stop. Before that,
+        In virtual time, a command with ``is_aside`` does not advance the clock until it is asked to stop. Before that,
         the clock runs only while the client waits for something else.
         """
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
@@ -238,8 +238,8 @@ class Machine:
         """Open a terminal of this size in characters, with bash running as root.
 
         ``on_command`` is called with each finished command that was typed at the prompt, on the thread that iterates
-        ``chunks``.
-        In virtual time the clock runs during a command and stops while the prompt or an editor waits for a key.
+        over ``chunks``. In virtual time, the clock runs during a command, and stops while the prompt or an editor waits
+        for a key.
         """
         self._load("terminal")
         return Terminal(self, self._channel, columns, rows, on_command)
@@ -276,7 +276,7 @@ class Machine:
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
         """Return the next answer to a long request, and check the machine while none arrives. Raises queue.Empty."""
         if self.facts.is_virtual_time:
-            # A ping would be an event that does not occur in another run. The supervisor reports the machine's end.
+            # A ping would be an event that does not occur in other runs. The supervisor reports the machine's end.
             return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
         while True:
             try:

@@ -330,7 +330,7 @@ class Channel:
             pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is invalid"))
 
     def _lose(self) -> None:
-        """Fail all outstanding requests once the reason is known. No lock is held, as finding it may take seconds."""
+        """Fail all outstanding requests with the reason. Finding it may take seconds, so no lock is held meanwhile."""
         with self._state:
             is_closing, loss = self._is_closing, self._loss
         if loss is None and is_closing:

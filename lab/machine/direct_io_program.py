@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def opened(path: str, flags: int, *, prefers_direct: bool = False) -> Iterator[int]:
     """Open a file or a device for the duration of the context, and yield its descriptor. Raises OSError.
 
-    A new file can be read only by its owner. With ``prefers_direct``, O_DIRECT is used if it is supported. File systems
-    in memory may not support it, but do not read disks.
+    A new file can be read only by its owner. With ``prefers_direct``, O_DIRECT is used if it is supported. A file
+    system in memory may not support O_DIRECT, but it does not read from a disk anyway.
     """
     try:
         fd = os.open(path, flags | (os.O_DIRECT if prefers_direct else 0), 0o600)

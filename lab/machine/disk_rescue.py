@@ -17,11 +17,11 @@ import time
 CHECK_SECONDS = 1.0
 STALLED_CHECKS = 2
 """A disk hangs if this many consecutive checks find requests in flight but none completed. A healthy disk needs
-milliseconds for each.
+milliseconds for each request.
 """
 MOST_READS = 8
-"""Maximum number of rescuing reads. The event of such a read can be lost too, so several are allowed. A disk that never
-answers uses them up.
+"""Maximum number of such reads in flight. The event of such a read can be lost too, so several are allowed. A disk that
+never answers uses them up.
 """
 READ_BYTES = 4096
 RESCUED = "did nothing for"

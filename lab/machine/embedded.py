@@ -1,4 +1,4 @@
-"""Start the embedded kernel (User Mode Linux) as an ordinary process, on the system's own files as read-only root."""
+"""Start the embedded kernel (User Mode Linux) as an ordinary process, with the system's files as its read-only root."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ GUEST_FOLDER = "uml"
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
-# make_uml_dir in arch/um/os-Linux/umid.c has 512 bytes for the path, a slash and a NUL. A longer path crashes it.
+# make_uml_dir in arch/um/os-Linux/umid.c has 512 bytes for the path, a slash and a NUL. A longer path crashes UML.
 UML_DIR_BYTES = 510
 LONGEST_INSTANCE = "1234567-12345678"
 """The longest name of a running machine's folder, which is a process id (pid_max in proc(5)) and eight digits."""
@@ -265,7 +265,7 @@ def kernel_arguments(
 ) -> list[str]:
     """Return the kernel's command line.
 
-    ``ro`` keeps the guest from changing the host's files. Its root user has the rights of the calling user on them.
+    ``ro`` keeps the guest, whose root user has the rights of the calling user, from changing the host's files.
     Sources: linux.uml(1); Documentation/virt/uml/user_mode_linux_howto_v2.rst.
     """
     arguments = [

@@ -43,7 +43,7 @@ def built_folders() -> tuple[Path, Path]:
 
 
 def built_part(name: str) -> Path:
-    """Return a kernel's folder or a file beside them, the user's own if it exists, or else the one for all users."""
+    """Return a kernel's folder, or a file beside such folders: the user's own, or else the one for all users."""
     own, shared = (folder / name for folder in built_folders())
     return shared if shared.exists() and not own.exists() else own
 
@@ -58,7 +58,7 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     if virtual_time:
         # Guest programs load these parts, which lie beside the kernel.
         for name in _TIME_PARTS:
-            require_trusted(image.path.parent / name, "a part of the kernel,", again=again, has_tree=True)
+            require_trusted(image.path.parent / name, "the kernel's part", again=again, has_tree=True)
     return image
 
 

@@ -1,8 +1,8 @@
 """Read this computer's package sources (apt) without root.
 
 apt uses separate lists for this, so nothing else on this computer changes. It verifies the lists with the
-distribution's keys, and the packages with the lists. On Debian, further suites on the same sites are searched, which
-are backports, stable, testing and sid.
+distribution's keys, and the packages with the lists. On Debian, further suites on the same sites are searched:
+backports, stable, testing and sid.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Packaged:
 
 
 def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
-    """Return a sort key for versions, with which the numbers in them sort by value."""
+    """Return a sort key for versions that compares the numbers in them by value."""
     return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
 
 
@@ -144,7 +144,8 @@ class Apt:
     def update(self) -> None:
         """Fetch the lists. Raises ToolMissing if apt is missing, or LabError if it fails or cannot reach a source."""
         done = self.run("apt-get", "update")
-        # If no source can be reached, apt-get only warns. With --error-on=any, it would fail if a single one cannot be.
+        # If no source can be reached, apt-get only warns. With --error-on=any, it would also fail if only some of
+        # several sources cannot be reached.
         if self._has_sources and not any(path.is_file() and path.name != "lock" for path in self._lists.iterdir()):
             reason = done.stderr.partition("\n")[0].removeprefix("W: ")
             raise LabError(f"no package source can be reached: {shortened(reason, 200)}", hint=_TRY_AGAIN)

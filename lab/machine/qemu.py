@@ -60,7 +60,8 @@ from lab.units import MIB
 DEFAULT_CPUS = 2
 START_TIMEOUT_SECONDS = 120.0
 WINDOW_BYTES = 8192
-"""Less than the agent's socket holds, even in pings (9,452 bytes), so that write(2) to a hung machine does not block.
+"""Less than the agent's socket holds even if it contains only pings (9,452 bytes), so that write(2) to a hung machine
+does not block.
 """
 EMULATED_STARTS = 3
 """Maximum number of attempts to start with TCG if a race in QEMU ends them (is_emulation_race)."""
@@ -69,7 +70,7 @@ _PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 # "max" is the best interrupt controller available. The default of virt supports only eight processors, and some hosts'
 # KVM lacks it.
 _BOARDS = {"x86_64": "pc", "aarch64": "virt,gic-version=max"}
-# All features that QEMU emulates. On arm64, a quicker algorithm signs pointers (cpu-features in QEMU's manual).
+# All features that QEMU emulates. On arm64, pointers are signed by a faster algorithm (cpu-features in QEMU's manual).
 _EMULATED = {"x86_64": "max", "aarch64": "max,pauth-impdef=on"}
 _CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 _IMAGE_PYTHON = "/usr/bin/python3"
@@ -216,7 +217,8 @@ def qemu_arguments(
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
         *("-machine", _BOARDS[boot.architecture]),
         *("-cpu", "host" if accelerator == "kvm" else _EMULATED[boot.architecture]),
-        # TCG by default runs each processor on a thread, unless the computer orders memory accesses less strictly.
+        # By default, TCG runs each processor on its own thread, unless the computer orders memory accesses less
+        # strictly than the emulated processor does.
         *("-accel", accelerator, "-smp", str(cpus), "-m", f"{options.memory_bytes // MIB}M"),
         *("-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)),
         *("-append", f"{parameters} {boot.parameters}{mdadm}"),
@@ -229,7 +231,7 @@ def qemu_arguments(
 
 
 def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
-    """Return QEMU's arguments for a disk. A discard makes it sparse. The lab's own lock guards it, not QEMU's."""
+    """Return QEMU's arguments for a disk. Discards make its image sparse. The lab locks the image, so QEMU does not."""
     drive = f"if=none,id=drive{number},file={path.absolute()},format=raw,cache=writeback,discard=unmap,file.locking=off"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
 

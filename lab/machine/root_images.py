@@ -3,8 +3,10 @@
 Root images are for computers without these programs, and for architectures other than the computer's. ``make
 root-image`` builds the files in the folder:
 
-    vmlinuz        the kernel initramfs.gz   busybox, and the modules that are needed to mount the system root.squashfs
-    the system, with all modules, which is never written to image.json     ImageFacts
+    vmlinuz        the kernel
+    initramfs.gz   busybox, and the modules that are needed to mount the system
+    root.squashfs  the system, with all modules, which is never written to
+    image.json     ImageFacts
 
 Init and agent are not in the image. The running raidlab adds them, in an archive before the initramfs.
 """
@@ -30,7 +32,7 @@ from lab.machine.stock_kernels import cpio
 from lab.units import MIB
 
 IMAGE_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "squashfs")
-"""Modules that are loaded before the system can be mounted."""
+"""Modules that must be loaded before the system can be mounted."""
 AGENT_FOLDER = "/run/agent"
 """The folder of init and agent in the guest."""
 FACTS_FILE = "image.json"

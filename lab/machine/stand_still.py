@@ -24,8 +24,8 @@ _REQUEST, _REPLY = struct.Struct(f"=III{_DATA_BYTES}s"), struct.Struct("=III")
 _ANSWER_SECONDS = 1.0
 _ALIVE = "version"
 _WORDS = (_ALIVE, "proc mdstat", "proc diskstats", "proc interrupts", "sysrq 9", "sysrq w", "sysrq m", "sysrq t")
-"""Commands that print everything. Blocked tasks come before all tasks, because printing all tasks has killed a kernel
-(6.1) half-way."""
+"""Commands whose output is stored as evidence. Blocked tasks come before all tasks, because printing all tasks has
+killed a kernel (6.1) half-way."""
 EVIDENCE_FOLDER = "stood-still"
 """Folder below the state folder for evidence on kernels that did not answer. The evidence outlives the machines."""
 MOST_FILES = 10
@@ -83,7 +83,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
 
 
 def group_members(files: HostFiles, group: int) -> list[int]:
-    """Return the processes of a group (proc(5), stat, field 5), which are the kernel, its helpers and the guest's."""
+    """Return a group's processes (proc(5), stat, field 5): those of the kernel, of its helpers and of the guest."""
     found = []
     for path in files.path("/proc").glob("[0-9]*"):
         fields = (files.read(f"/proc/{path.name}/stat") or "").rpartition(")")[2].split()
@@ -164,7 +164,7 @@ class Vigil:
         if not can_answer(self._files, self._folder):
             # The kernel's state is unknown.
             return self._lost(group, f"no answer for {seconds} s") if _MAY_WAIT.isdisjoint(awaited) else None
-        # Ask twice, because one request may coincide with a moment in which the host runs nothing.
+        # Ask twice, because the whole host may have been paused during the first request.
         if all(ask_management_console(self._folder, _ALIVE) is None for _ in range(2)):
             return self._lost(group, f"no answer for {seconds} s, and its management console does not answer either")
         if _MAY_WAIT.isdisjoint(awaited):

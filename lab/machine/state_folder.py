@@ -176,7 +176,7 @@ class _KernelRecord(msgspec.Struct, frozen=True):
 
 
 def kernel_group(folder: Path) -> int | None:
-    """Return the process ID of a folder's kernel, also its group's, or None if the record is missing or incomplete."""
+    """Return the process (and group) ID of a folder's kernel, or None if the record is missing or incomplete."""
     record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     return record.kernel_group if record else None
 

@@ -28,7 +28,7 @@ from lab.machine.kernel_image import kernel_cache
 from lab.machine.package_sources import Apt, Packaged, find_version, put_in_place, version_key
 
 ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p")
-"""Modules that are loaded before this computer's files can be reached."""
+"""Modules that must be loaded before this computer's files can be reached."""
 LEVEL_MODULES = ("md_mod", "crc32c_intel", "crc32c_generic", "raid456", "raid1", "raid10", "raid0")
 """Modules that are loaded while the machine starts, unless the kernel lacks them or has them built in.
 
@@ -248,7 +248,7 @@ def _module_name(path: str) -> str:
 
 
 def decompressed(data: bytes, processes: Processes) -> bytes:
-    """Decompress xz, gzip or zstd, or return other data. Raises ToolMissing, ValueError, OSError or EOFError."""
+    """Decompress xz, gzip or zstd. Return other data unchanged. Raises ToolMissing, ValueError, OSError or EOFError."""
     if data.startswith(b"\xfd7zXZ\0"):
         try:
             return lzma.decompress(data)
@@ -273,8 +273,7 @@ def fast_image(image: Path, processes: Processes) -> Path:
     """Return the kernel as an uncompressed ELF file, which QEMU starts fastest. The file is made only once.
 
     An emulated processor takes one to five seconds to decompress a kernel. Returns ``image`` itself if it is not an x86
-    image, or if zstd or space for the file is missing. It is also returned if it has no PVH entry, because QEMU uses
-    that entry to start an ELF file.
+    image, if it lacks the PVH entry with which QEMU starts an ELF file, or if zstd or space for the file is missing.
     """
     try:
         status = image.stat()

@@ -188,8 +188,8 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
     more than the turn itself, and linux.uml(1) also recommends one processor. On an idle host with two processors, one
     processor reduced the boot from 2 s to 1.4 s and mdadm --create from 0.5 s to 0.2 s, and increased random 4K reads
     from 9k to 16k a second. Two kernels that start at the same time would often choose the same processor and leave the
-    other idle. Therefore each binds a name for its processor. The name is unique on the host and ends with its holder
-    (unix(7), the abstract namespace).
+    other idle. Therefore each binds a name for its processor. The name is unique on the host, and is released when
+    its holder ends (unix(7), the abstract namespace).
     """
     try:
         # This is the processor on which this process last ran.
@@ -222,7 +222,7 @@ def start_ticks(pid: int) -> int:
 
 
 def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
-    """Record these processes for a later client. It finds either the whole record or none."""
+    """Record these processes for a later client, which finds either the whole record or none."""
     record = {
         "supervisor": os.getpid(),
         "supervisor_start_ticks": start_ticks(os.getpid()),

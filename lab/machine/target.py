@@ -144,7 +144,7 @@ def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False
 
 
 def _parse_options(query: str) -> dict[str, str]:
-    """Parse ``a=1&b=2``. Percent signs escape, as in a URL, but plus signs do not, because file names contain them."""
+    """Parse ``a=1&b=2``. ``%20`` is a space, as in a URL, but ``+`` is a plus sign, because file names contain it."""
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         key, _, value = map(unquote, part.partition("="))

@@ -1,4 +1,4 @@
-"""The client's end of a terminal on a machine, which has output, typed input and finished commands."""
+"""The client's end of a terminal on a machine: its output, typed input and finished commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASHRC = Path(__file__).resolve().parent / "terminal.bashrc"
 WINDOW_BYTES = 32 * 1024
 """Limit of output that is not yet shown. The answer to another request may have to wait behind that much output."""
 _TAKEN_BYTES = WINDOW_BYTES // 4
-# With the overhead of base64, a request fits on an embedded kernel's line along with others (lab/machine/channel.py).
+# Even in base64, a request fits on an embedded kernel's serial line along with others (lab/machine/channel.py).
 _TYPED_BYTES = 1200
 _SIGHUP = 1
 # The lab's own escape sequence, which terminal.bashrc prints. No terminal uses the number 7777.
@@ -82,12 +82,12 @@ class MarkFilter:
                 seconds = min(int(micros[:18]) / 1e6, 1e12)
                 typed = visible(unquote(line), lines=True)
                 self._on_command(TypedCommand(typed, int(status[:3]), seconds, visible(unquote(folder))))
-        # Always swallow our escape sequence, because no terminal should see it.
+        # Always remove the lab's escape sequence, because no terminal should see it.
         return b""
 
 
 class Terminal:
-    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread, and call the rest on any."""
+    """A terminal on a machine, with a root shell. Iterate over ``chunks`` on one thread. Call other methods on any."""
 
     def __init__(
         self,
