@@ -270,7 +270,7 @@ class Array(ArrayOperations):
         """Start an array that was found but is not running, from these nodes if there are any."""
 
     def unmounted(self, title: str) -> Plan:
-        why = "Everything cached is written to the array, and the array can be stopped."
+        why = "All cached data are written to the array, which can then be stopped."
         return Plan.of(title, (Step(("umount", place), why) for place in self.mounted_on))
 
     # Output.
@@ -373,7 +373,8 @@ class OpenArrays:
                 )
             former = [node for node in nodes if node in array.former_devices]
             if array.name == besides:
-                # A failed disk of a running array, if no superblock was written since. A member is refused as in use.
+                # These may include a failed disk of a running array, if no superblock has been written since. Members
+                # are refused, because they are in use.
                 former += [node for node in nodes if node in array.devices]
             if former and array.name != besides:
                 names = [self.disk_name(node) for node in former]

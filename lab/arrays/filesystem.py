@@ -86,7 +86,7 @@ def unmount(kind: FileSystem, device: str) -> Plan:
     if kind is FileSystem.RAW:
         return Plan(f"Use {device} without a file system")
     place = mount_point(device)
-    why = "Everything cached is written to the array, and the array can be stopped."
+    why = "All cached data are written to the array, which can then be stopped."
     step = Step(("umount", place), why, ("mount", "-t", kind.value, device, place), writes_devices=(device,))
     return Plan(f"Unmount {device}", (step, Step(("rmdir", place), "The mount point is no longer needed.")))
 

@@ -681,7 +681,7 @@ def geometry_of(
         sizes = [member_sectors[slot] for slot in range(raid_disks)]
         if level == LevelName.RAID0 and chunk_sectors:
             return raid0_geometry(layout, chunk_sectors, sizes)
-        # Linear arrays use whole chunks if one was given (linear_conf).
+        # Linear arrays use whole chunks if they have a chunk size (linear_conf).
         used = [size - (size % chunk_sectors if chunk_sectors else 0) for size in sizes]
         return LinearGeometry(tuple(accumulate(used)))
     raise ArrayError(

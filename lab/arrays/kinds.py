@@ -223,7 +223,7 @@ class MdArray(Array):
         return free[:more]
 
     def _require_complete(self, status: ArrayStatus, otherwise: str) -> None:
-        """Raises ArrayError if the array is degraded, since md would rebuild onto a new disk and refuse the rest."""
+        """Raise ArrayError if the array is degraded: md would rebuild onto a new disk, but not grow or replace."""
         if not status.is_degraded:
             return
         wait = f"raidlab array wait {self.name}"

@@ -388,7 +388,7 @@ class AddedKind(NamedTuple):
     makes: str
     """What these levels make, for the error message where only md's own levels are accepted."""
     nicknames: Mapping[str, str] = MappingProxyType({})
-    """The level that each further common name stands for."""
+    """Maps other common names to the levels that they stand for."""
 
 
 _LEVELS = {level.name: level for level in (Single(), Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10())}

@@ -393,11 +393,11 @@ _CANNOT_BE_PULLED = {
 
 
 def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Make a disk vanish while it is in use. The ``arrays`` that contain and survive it are notified, as udev would do.
+    """Make a disk vanish while it is in use. The ``arrays`` are notified, as udev would do.
 
-    A spindle loses its connection, so that every further I/O fails. The kernel deletes a SCSI disk, and deletes a
-    virtio disk of ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused with an alternative if
-    the disk cannot be pulled.
+    ``arrays`` contain the disk and survive its loss. A spindle loses its connection, so that every further I/O fails.
+    The kernel deletes a SCSI disk, and deletes a virtio disk of ``qemu:`` together with its PCI device. The data
+    remain. Raises DeviceRefused with an alternative if the disk cannot be pulled.
     """
     if disk.kind is DiskKind.SPINDLE:
         step = disconnect_step(disk, "The cable is out, so every further I/O to this drive fails.")
@@ -413,7 +413,7 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
         hint = (
             "fail it with 'raidlab array fail', or use emulated drives ('raidlab disks add --kind spindle'), which can "
-            "be pulled, but on the embedded kernel only in the app, where they last as long as it is open"
+            "be pulled; on the embedded kernel, only the app can pull them, and they last only while the app is open"
         )
         if disk.kind is DiskKind.VIRTIO:
             hint = "fail it with 'raidlab array fail', or pull it on the computer outside with 'virsh detach-disk'"
@@ -491,7 +491,7 @@ def _removal_steps(disk: LabDisk, arrays: Sequence[str]) -> tuple[Step, ...]:
 
 
 def cut_power(disk: LabDisk) -> Plan:
-    """Cut the power of a spindle with a write cache. Raises DeviceRefused for any other disk."""
+    """Cut the power to a spindle with a write cache. Raises DeviceRefused for any other disk."""
     mechanics = find_drive_model(disk.model).mechanics if disk.kind is DiskKind.SPINDLE else None
     if mechanics is None or not mechanics.write_cache_bytes:
         known = all_drive_models().items()
@@ -502,7 +502,7 @@ def cut_power(disk: LabDisk) -> Plan:
         )
     why = "The drive loses all writes that it has acknowledged but not yet written to the medium."
     step = Step(("pkill", "-USR1", "-F", spindle_file(disk.name, "pid")), why, (), Danger.DATA, (disk.node,))
-    return Plan(f"Cut the power of {disk.name}", (kernel_power_step(disk, why) if is_kernel_drive(disk) else step,))
+    return Plan(f"Cut the power to {disk.name}", (kernel_power_step(disk, why) if is_kernel_drive(disk) else step,))
 
 
 def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes: int, length_bytes: int) -> Plan:
@@ -532,7 +532,7 @@ def list_bad_block(array: str, member: str, sector: int) -> Plan:
 
     md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST). A line written to
     ``bad_blocks`` adds a block (md.rst). The undo command is a repair: md removes a block from the list once it has
-    rewritten it from redundancy.
+    rewritten the block from redundancy.
     """
     folder = md_path(array, f"dev-{kernel_name(member)}")
     why = "md treats these sectors as unreadable, although the disk can read them."

@@ -46,7 +46,7 @@ def scaled(data: bytes, factor: int) -> bytes:
 
 
 def exclusive_or(parts: Iterable[Part], length: int) -> bytes:
-    """Return the exclusive or of these parts, or zeros if there are none. That of all data of a stripe is P."""
+    """Return the exclusive or of these parts, or zeros if there are none. For all data of a stripe, the result is P."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")

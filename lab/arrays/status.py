@@ -108,7 +108,8 @@ class MemberStatus:
     """The number of read errors that md has corrected by rewriting."""
     data_offset_sectors: int | None
     data_size_kib: int | None
-    bad_blocks: tuple[tuple[int, int], ...] = ()  # The first sector of the device and the length, as md lists them.
+    bad_blocks: tuple[tuple[int, int], ...] = ()
+    """The first sector on the device and the number of sectors of each range on md's bad-block list."""
 
     @property
     def is_in_sync(self) -> bool:
@@ -667,7 +668,8 @@ def wait_until_idle(
     idle_since: float | None = None
     mark: tuple[object, ...] = ()
     while True:
-        # Taken before the status: the last status is read after the time-out even if this process was suspended.
+        # This is taken before the status is read, so that the last status is read after the time-out even if this
+        # process was suspended.
         before_seconds = clock.now_seconds()
         status = _with_finer_progress(machine, read_array(machine, name))
         clock.is_busy = status.sync_action.is_busy
@@ -692,7 +694,7 @@ def wait_until_idle(
             raise WaitTimedOut(message, hint=_STALL_HINT)
         clock.sleep()
         if has_moved:
-            # Taken after the pause, because in virtual time that may be longer than the time-out.
+            # This is taken after the pause, because in virtual time the pause may be longer than the time-out.
             moved_seconds = clock.now_seconds()
 
 
@@ -735,9 +737,9 @@ class _Rests:
 def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
     """Whether a sync is running, or mdadm has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
-    mdadm converts it after the last stripe has been moved and, since 4.4, five seconds later (impose_level in its
-    Grow.c). Until then the array is idle and appears in sysfs as a RAID 4 without parity, so only mdadm's process shows
-    the difference.
+    mdadm converts the array after the last stripe has been moved, and mdadm 4.4 and later wait five more seconds
+    (impose_level in mdadm's Grow.c). Until then the array is idle and appears in sysfs as a RAID 4 without parity, so
+    only mdadm's process shows the difference.
     """
     if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
         return True

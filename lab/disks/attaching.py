@@ -1,4 +1,4 @@
-"""Make plans that create lab disks on a machine and remove them again. Nothing runs here.
+"""Plans that create lab disks on a machine and remove them again. This module changes nothing itself.
 
 The spindles of a virtual machine are backed by its lab disks, because they would not fit in memory, and would lose
 their data there. In virtual time, the embedded kernel's spindles are drives of the lab's own driver
@@ -168,7 +168,7 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
         drive = _constant_drive(spec, model)
     control = f"pause-control={spindle_file(spec.name, 'pause')}"
     server = ("nbdkit", "--unix", spindle_file(spec.name, "sock"), "--pidfile", pid, *drive, control)
-    why = f"A server starts that answers like a {spec.model}: {model.title}."
+    why = f"The server emulates the drive model {spec.model}: {model.title}."
     writes = (spec.backing,) if spec.backing else ()
     start = Step(server, why, ("pkill", "-F", pid), writes_devices=writes)
     steps = (start, _connect(spec.name, node), _rotation_step(node, is_rotational=model.is_rotational))
@@ -184,7 +184,7 @@ def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str) -> tuple[L
     service = round(model.service_milliseconds * 1e6)
     constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
     words = model.mechanics.words if model.mechanics else constant
-    why = f"The kernel adds a drive that answers like a {spec.model}: {model.title}."
+    why = f"The kernel adds a drive of the model {spec.model}: {model.title}."
     add = _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
     attach = Plan(f"Attach {spec.name}", (add, _rotation_step(node, is_rotational=model.is_rotational)))
     return spec.attached(node, SERVED_BACKING if prefix == SERVED_NODE else "memory"), attach
@@ -272,7 +272,8 @@ def _detach_steps(disk: LabDisk) -> Iterator[Step]:
         yield Step(("losetup", "--detach", disk.node), "The loop device releases its file.")
         yield Step(("rm", "-f", disk.backing), "The image is removed.", danger=Danger.DATA)
     elif is_kernel_drive(disk):
-        yield _line(("remove", _number(disk.node)), "The kernel forgets the drive and its data.", danger=Danger.DATA)
+        why = "The kernel removes the drive, and its data are lost."
+        yield _line(("remove", _number(disk.node)), why, danger=Danger.DATA)
     elif disk.kind is DiskKind.SPINDLE:
         yield Step(("nbd-client", "-d", disk.node), "The block device is disconnected from its server.")
         why = "The server exits, and a spindle in memory loses its data."

@@ -53,7 +53,7 @@ def reasons_against(
     found = [*_uses(device, devices, disks, ignores_partitions)]
     above = next((each.name for each in disks.values() if each.backing == device.node), None)
     if above:
-        found.insert(0, f"the spindle {above} lies on it")
+        found.insert(0, f"it backs the spindle {above}")
     elif disk is None:
         found.insert(0, "it is not a lab disk")
     elif device.size_bytes != disk.size_bytes:

@@ -74,7 +74,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seek_long_b_ms: Milliseconds
     track_switch_ms: Milliseconds
     overhead_ms: Milliseconds
-    """Time that a command takes in the drive's electronics. For a queued command, it has passed when its turn comes."""
+    """Time that a command takes in the drive's electronics. A queued command spends it before its turn comes."""
     interface_bytes_per_second: Rate = 300e6
     queue_depth: QueueDepth = 1
     """Number of commands that the drive reorders, with the shortest access time first. 1 means no reordering."""

@@ -621,7 +621,7 @@ def open_lab(
     on_notice: Callable[[str], None] = lambda _: None,
     on_machine: Callable[[Machine], None] = lambda _: None,
 ) -> Iterator[Lab]:
-    """Open the machine with its lab disks, and close both in any case.
+    """Open the machine with its lab disks, and always close both at the end.
 
     Without ``wanted`` this is the persistent lab, which is the named lab of the embedded kernel (``uml:?name=…``, with
     nine file disks when it is new) or the disks that were attached on the machine. With ``wanted`` the lab has exactly
@@ -689,7 +689,8 @@ def with_fitting_time(
         return target
     found = quickest(target, host.processes, host.files)
     on_notice(
-        "this runs in virtual time, exactly and many times faster than real time; 'uml:?time=real' chooses real time"
+        "this runs in virtual time, which is exact and many times faster than real time; 'uml:?time=real' chooses real "
+        "time"
         if found.is_virtual_time
         else "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
     )
@@ -743,7 +744,8 @@ def _open_attached(
             yield lab
             write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
             return
-        # This is outside the block that blanks the lab's disks, because before this choice they are all of the disks.
+        # This is outside the block that blanks the lab's disks, because before this choice the lab has all of the
+        # machine's lab disks.
         _choose_plain_disks(lab, wanted)
         try:
             yield lab

@@ -1,7 +1,8 @@
-"""The lab's own drives on a stock kernel. A program on the machine serves them to the kernel's nbd and cuse drivers.
+"""The lab's own drives on a stock kernel. A program on the machine serves them through the kernel's nbd driver.
 
-The program accepts the same commands as the embedded kernel's driver, and records requests in the same form
-(provision/kernel/served). It is compiled on this computer, because the machine in QEMU runs this computer's programs.
+The program makes its control devices through the cuse driver. It accepts the same commands as the embedded kernel's
+driver, and records requests in the same form (provision/kernel/served). It is compiled on this computer, because the
+machine in QEMU runs this computer's programs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parity microscope shows where a block lies on the members, what it contains there, and what md makes of it.
+"""The parity microscope shows where a block lies on the members, what it contains there, and what md does with it.
 
 ``lab.arrays.geometry`` contains the arithmetic. ``array_map`` reads the geometry of a running array from sysfs, and
 reads bytes from the array's members. It also locates blocks, sectors of members, and places that a user types.

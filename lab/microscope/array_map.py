@@ -3,7 +3,7 @@
 The geometry is read from sysfs (Documentation/admin-guide/md.rst), never from the arguments with which the array was
 created. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show and chunk_size_show in
 drivers/md/md.c). Members are read with direct I/O while writes are suspended. Sectors of a member are counted from the
-start of its device. The sources on areas are struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h), super_90_load()
+start of its device. The sources for areas are struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h), super_90_load()
 and super_1_load() in drivers/md/md.c, and md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
 """
 
@@ -116,7 +116,7 @@ class Reshaping:
 
     before: ArrayGeometry
     position: int
-    """Where, as md has recorded it, the part with the new geometry ends or, if the reshape runs backwards, begins."""
+    """Where the part with the new geometry ends or, if the reshape runs backwards, begins, as last recorded by md."""
     is_backwards: bool
     is_moving: bool
     """Whether the reshape is running, so that ``position`` is only the last one that md recorded."""
@@ -500,7 +500,7 @@ class LocatedPlace:
     device_sector: int | None
     """The sector, counted from the start of the member's device, or None if there is no member."""
     note: str = ""
-    """Why md does not currently read the block from there, or an empty string if it does."""
+    """Why md does not read the block from there at present, or that a replacement also has it; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)

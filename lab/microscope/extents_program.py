@@ -1,4 +1,4 @@
-"""Locates a file on the device below its file system (FIEMAP). It runs in the agent, on the standard library only.
+"""Locates a file on the device below its file system (FIEMAP). Runs in the agent, with only the standard library.
 
     PATH
 

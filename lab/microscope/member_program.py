@@ -1,4 +1,4 @@
-"""Reads a snapshot of members with direct I/O. It runs in the agent, on the standard library only.
+"""Reads a snapshot of members with direct I/O. It runs in the agent, and uses only the standard library.
 
     {"array": node or "", "hold": [folder, first, end] or null, "places": [[node, offset, length], ...]}
 

@@ -249,7 +249,7 @@ def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class StripePicture:
-    """One stripe. Of each chunk, ``length_bytes`` are compared, from ``skip_bytes`` on."""
+    """One stripe, of whose chunks ``length_bytes`` each are compared, beginning at ``skip_bytes``."""
 
     shape: MappedArray
     geometry: ArrayGeometry

@@ -1,4 +1,4 @@
-/* A plugin for nbdkit (nbdkit-plugin(3)) that answers like a drive with mechanics.
+/* A plugin for nbdkit (nbdkit-plugin(3)) that emulates the timing of a mechanical drive.
  *
  *   nbdkit ./drive.so size=BYTES rpm=7200 cylinders=5172 surfaces=5 zones=0.5:186,0.5:124 seek_short=3,0.23,600
  *          seek_long=7.3,0.0024 track_switch=0.8 overhead=1.1 interface=20000000 [queue=32] [read_ahead=BYTES]
@@ -30,7 +30,9 @@
 static struct parameters parameters;
 static int64_t size;
 static char *backing;
-static double way; /* half of the time that socket and block driver add to each request, before and after the drive */
+/* Half of the time that the socket and the block driver add to each request. One half passes before the drive serves the
+ * request, and one half afterwards. */
+static double way;
 
 static struct drive drive;
 static unsigned char *memory, *cached; /* the medium, unless it is a file, and the slots of the write cache */
@@ -40,7 +42,7 @@ static volatile sig_atomic_t has_power_failed;
 
 /* A request and the thread that waits for it. */
 struct waiter {
-  struct request request; /* the first field, because the mechanics know only this part */
+  struct request request; /* the first field, because mechanics.h knows only this part */
   pthread_cond_t is_served;
   struct waiter *next;
 };
@@ -104,7 +106,8 @@ static void destage_to_medium(struct drive *d, int64_t sector, int64_t count) {
     nbdkit_error("the write cache could not be written to %s", backing);
 }
 
-/* Begin the requests that can begin by now, and wake the threads of those whose end becomes known. Needs the lock. */
+/* Begin the requests that can begin by now, and wake the threads of those whose end becomes known. The caller
+ * holds the lock. */
 static void advance(double now) {
   struct waiter **at = &waiting;
 

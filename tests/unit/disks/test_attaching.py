@@ -174,4 +174,4 @@ def test_without_virtual_disks_spindles_stay_in_memory() -> None:
 def test_the_disk_below_a_spindle_is_refused_with_its_name() -> None:
     above = LabDisk(name="disk10", kind=DiskKind.SPINDLE, node="/dev/nbd0", size_bytes=MIB, backing="/dev/vde")
     devices = read_devices(as_machine(machine()))
-    assert reasons_against(devices["vde"], {"nbd0": above}, devices) == ("the spindle disk10 lies on it",)
+    assert reasons_against(devices["vde"], {"nbd0": above}, devices) == ("it backs the spindle disk10",)
