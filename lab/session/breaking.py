@@ -1,4 +1,7 @@
-"""Plans for an open lab that are not operations of ``Array``: unplug a disk, corrupt its data, or slow it down."""
+"""Plans for an open lab that are not operations of ``Array``: pull a disk, plug it in again, or corrupt its data.
+
+The module also finds the disks that have been pulled or slowed down.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def paces(session: LabSession) -> dict[str, str]:
 
 
 def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CORRUPTED_BYTES) -> Plan:
-    """Overwrite part of a member with random bytes behind md's back.
+    """Overwrite part of a member with random bytes, bypassing md.
 
     The region lies in the data mark if the array has one, otherwise in the middle of the member's data. If the member
     holds only parity there, the parity is corrupted, so that no read returns wrong data, but a check finds the damage.

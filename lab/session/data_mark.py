@@ -31,7 +31,8 @@ _MARK_FRACTION = 8
 def mark_bytes(size_bytes: int) -> int:
     """Return the size of the part of a bare array reserved for the mark: 16 MiB, but at most an eighth of the array.
 
-    The eighth is rounded down to whole MiB, or to whole 4 KiB if the array is smaller than 16 MiB.
+    The eighth is rounded down to whole MiB, or to whole 4 KiB if the array is smaller than 16 MiB. If the array does
+    not end at a multiple of 4 KiB, the remainder is added.
     """
     wanted = min(MARK_BYTES, size_bytes // _MARK_FRACTION)
     unit = MIB if wanted >= 2 * MIB else 4 * KIB
@@ -77,7 +78,7 @@ def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
-    """Return the file system on an array, which is RAW only if its beginning is readable and has no signature.
+    """Return the file system on an array, or RAW if the beginning of the array can be read and has no signature.
 
     Raises ArrayError if there is anything else on it, such as partitions or several signatures, so that nothing is
     overwritten, and DeviceRefused if the array is in use.
@@ -229,7 +230,8 @@ def _judge(mark: DataMark, found: _Found) -> MarkVerdict:
         return MarkVerdict(verdict=DataVerdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
     blocks = mark.length_bytes // _BLOCK_BYTES
     return MarkVerdict(
-        verdict=DataVerdict.INTACT, sentence=f"all {blocks} blocks ({size}) are as they were written {mark.written_utc}"
+        verdict=DataVerdict.INTACT,
+        sentence=f"all {blocks} blocks ({size}) are as they were written at {mark.written_utc}",
     )
 
 

@@ -152,7 +152,7 @@ class Load:
         return max(size, block_bytes)
 
     def _prepare(self, where: LoadTarget, target: JobTarget) -> None:
-        """Write each region once, so that reads do not hit unallocated space, unless the load verifies and does so."""
+        """Write each region once, so that reads do not hit unallocated space. Verify.REREAD itself writes them."""
         region = (where.uuid or where.device, where.file_system, self.workload.jobs, target.file_bytes)
         if self.workload.verify is Verify.REREAD or region in self._session.written:
             return

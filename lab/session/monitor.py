@@ -256,7 +256,7 @@ class Monitor:
             for raw in stream:
                 self._report(raw)
                 if self._maker.misses_devices:
-                    # A device has appeared that this stream does not cover, but the next one will.
+                    # This stream does not cover a device that has appeared, but the next one will.
                     stream.stop()
                     break
             else:
@@ -445,7 +445,7 @@ class LoadMeasure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """The values of the time since the previous snapshot."""
+    """The values for the period since the previous snapshot."""
 
     time_seconds: float
     rates: Mapping[str, number_array[float]]

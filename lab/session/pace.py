@@ -18,7 +18,7 @@ SPEEDS = (1.0, 10.0, 100.0, math.inf)
 """Machine seconds per second of this computer's clock; infinity means as fast as possible."""
 LONGEST_STEP_SECONDS = 3600.0
 TICK_SECONDS = 0.1
-"""About how long one portion of machine time takes on this computer's clock; a change of pace waits for its end."""
+"""About how long a portion of machine time takes on this computer's clock. A new pace waits for a portion's end."""
 _LEAST_SECONDS, _MOST_SECONDS = 0.01, 600.0
 _TOGETHER_SECONDS = 0.3
 """Changes within this interval count as one event, such as a failure and the rebuild onto a spare."""
@@ -73,7 +73,7 @@ class Portions:
 class Pacer:
     """Lets time pass on a separate thread, at first at 1x: ``Pacer(session, on_pace=…, on_end=…).start()``.
 
-    ``on_pace`` is called on the thread that chose a pace, with the new pace and a note on it. ``on_end`` is
+    ``on_pace`` is called on the thread that chose a pace, with the new pace and a note about it. ``on_end`` is
     called once with the error that ended the thread, such as MachineLost, unless ``stop`` was called.
     """
 

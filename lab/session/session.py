@@ -39,12 +39,12 @@ from lab.units import MIB, human_bytes
 
 
 class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The oldest suitable mdadm, on kernels from ``from_kernel`` on (empty: on all)."""
+    """The oldest suitable mdadm on Linux ``from_kernel`` and later, or on all kernels if ``from_kernel`` is empty."""
 
     mdadm: str
     from_kernel: str = ""
     why: str
-    """One sentence: the failure with an older mdadm."""
+    """A sentence about the failure with an older mdadm."""
 
     @property
     def sentence(self) -> str:
@@ -57,14 +57,14 @@ class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     before: str
     why: str
-    """One sentence: the failure on this kernel and later ones."""
+    """A sentence about the failure on this kernel and later ones."""
 
 
 _HINT = "choose another machine with --on: 'raidlab doctor --machine' lists a machine's versions"
 
 
 def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:
-    """Raises UnfitVersion if the machine's mdadm cannot do ``what`` on its kernel."""
+    """Raise UnfitVersion if the machine's mdadm is too old for ``what`` on the machine's kernel."""
     if needed is None or version_numbers(machine.facts.kernel_release) < version_numbers(needed.from_kernel):
         return
     result = machine.run(("mdadm", "--version"), check=False)
@@ -78,7 +78,7 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
 
 
 def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> None:
-    """Raises UnfitVersion if the machine's kernel is too new for ``what``."""
+    """Raise UnfitVersion if the machine's kernel is too new for ``what``."""
     if needed is not None and version_numbers(machine.facts.kernel_release) >= version_numbers(needed.before):
         raise UnfitVersion(
             f"{what} needs a kernel before Linux {needed.before}, and {_place(machine)} has "
@@ -92,11 +92,11 @@ def _place(machine: Machine) -> str:
 
 
 LARGER_COUNT = 2
-"""A single larger disk gains nothing: its additional space would have no redundancy."""
+"""A single larger disk would gain nothing, because its additional space would have no redundancy."""
 
 
 def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
-    """``count`` disks like ``template``, numbered after the existing ones. Raises SpecError if not possible."""
+    """Return ``count`` disks like ``template``, numbered after those in ``taken``. Raises SpecError if invalid."""
     checked(count, DiskCount, "count")
     if template.kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at the same time", hint="add one disk at a time")
@@ -109,7 +109,7 @@ def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[Dis
 
 
 def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str, ...]:
-    """Add disks like ``template`` to an embedded lab for its next start; returns their names. Raises SpecError."""
+    """Add disks like ``template`` to an embedded lab for its next start, and return their names. Raises SpecError."""
     if template.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
             f"the embedded kernel has no {template.kind} disks", hint="use --kind file, or --on local: for real disks"
@@ -142,13 +142,13 @@ def _require_memory(folder: LabFolder, specs: Sequence[DiskSpec]) -> None:
 
 
 def larger_bytes(disks: Sequence[LabDisk]) -> int:
-    """The size of disks to add to a lab so that its disks differ in size: twice the largest, in whole MiB."""
+    """Return the size of disks to add so that a lab's disks differ in size: twice the largest, in whole MiB."""
     largest = max((disk.size_bytes for disk in disks), default=0)
     return 2 * largest // MIB * MIB
 
 
 def larger_line(disks: Sequence[LabDisk], *, is_embedded: bool) -> str:
-    """The command line that adds ``LARGER_COUNT`` disks of this size."""
+    """Return the command line that adds ``LARGER_COUNT`` disks of the size ``larger_bytes``."""
     kind = DiskKind.FILE if is_embedded else DiskKind.LOOP
     return f"raidlab disks add --kind {kind} --count {LARGER_COUNT} --size {larger_bytes(disks) // MIB}M"
 
@@ -164,21 +164,21 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     script: str
     environment: dict[str, str] = {}
     files: dict[str, str] = {}
-    """The texts of programs and other files that are written before the script runs, by their paths."""
+    """The texts of programs and other files that are written before the script runs, by path."""
 
 
 def read_arrival(folder: Path) -> Arrival | None:
-    """The lab's arrival script; None if the lab starts its arrays as usual. Raises LabError for a damaged file."""
+    """Return the arrival script, or None if the lab starts its arrays as usual. Raises LabError if it is damaged."""
     return RecordFile(folder / _FILE, Arrival, LabError).read()
 
 
 def store_arrival(folder: Path, arrival: Arrival | None) -> None:
-    """Store the arrival script for later sessions; None restores the usual start. Raises ResultError."""
+    """Store the arrival script for later sessions. None restores the usual start. Raises ResultError."""
     RecordFile(folder / _FILE, Arrival).replace(arrival)
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
-    """Write the files and run the script. Failing commands are part of the scenario; the machine may be lost."""
+    """Write the files and run the script. Commands in it may fail as part of the scenario. The machine may be lost."""
     if arrival.files:
         folders = sorted({path.rpartition("/")[0] for path in arrival.files})
         programs = [path for path, text in arrival.files.items() if text.startswith("#!")]
@@ -203,21 +203,21 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     disks: tuple[str, ...]
     """Names of the lab's disks that the drill used."""
     uuids: tuple[str, ...]
-    """UUIDs of the arrays on the disks, as ``plain_uuid``."""
+    """UUIDs of the arrays on the disks, in the form of ``plain_uuid``."""
 
 
 def read_leftovers(folder: Path) -> Leftovers | None:
-    """The leftovers in the lab with this folder; None if there are none, or the file is unreadable."""
+    """Return the leftovers in the lab with this folder, or None if there are none or the file cannot be read."""
     return RecordFile(folder / _LEFTOVER_FILE, Leftovers).read_or(None)
 
 
 def store_leftovers(folder: Path, left: Leftovers | None) -> None:
-    """Store the leftovers for later sessions; None after the disks have been cleared. Raises ResultError."""
+    """Store the leftovers for later sessions, or None after the disks have been cleared. Raises ResultError."""
     RecordFile(folder / _LEFTOVER_FILE, Leftovers).replace(left)
 
 
 def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
-    """Leftovers among the arrays with these UUIDs; deletes the record if none of the drill's arrays exists any more."""
+    """Return the leftovers if any of their arrays is among ``uuids``. Otherwise delete the record and return None."""
     left = read_leftovers(folder)
     if left is None:
         return None
@@ -228,18 +228,18 @@ def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
 
 
 def left_words(left: Leftovers, names: Iterable[str]) -> str:
-    """One human-readable line: why these arrays were not started, and how to remove them."""
+    """Return a line for the user that says why these arrays were not started, and how to remove them."""
     arrays = ", ".join(dict.fromkeys(names))
     where = f"{left.disks[0]} to {left.disks[-1]}"
     return f"the drill '{left.title}' left {arrays} on {where}; 'raidlab drill clear' makes these disks blank"
 
 
 DISK_LINKS = "/dev/lab"
-"""Folder with a link to each lab disk: the same names on every machine, for commands typed by hand."""
+"""Folder with a link to each lab disk. Commands typed by hand can use the same names on every machine."""
 
 
 class LabSession(OpenArrays):
-    """The lab and its arrays; runs plans."""
+    """An open lab and its arrays. It runs plans."""
 
     def __init__(
         self, client: Client, lab: Lab, found: BroughtUp | None = None, stopped: StoppedArrays | None = None
@@ -247,11 +247,11 @@ class LabSession(OpenArrays):
         super().__init__(lab, kinds(), found)
         self.target, self.host = client.target, client.host
         self.written: set[tuple[object, ...]] = set()
-        """Regions fully written, so later reads do not hit unallocated space."""
+        """Regions that have been written completely, so that later reads do not hit unallocated space."""
         self.on_typed: Callable[[str], None] = lambda _: None
-        """Called with each command line from the user: steps of plans, and lines typed in a shell."""
+        """Called with each command line, which may be a step of a plan or a line typed in a shell."""
         self.going_on: set[str] = set()
-        """Arrays with a plan that continues in the background, during which md is idle for short periods."""
+        """Names of arrays with a plan that continues in the background, during which md is idle for short periods."""
         self._rescanning = threading.Lock()
         self._client, self._stopped = client, stopped
 
@@ -281,7 +281,7 @@ class LabSession(OpenArrays):
             raise failure
 
     def start_all(self) -> tuple[ArrayStatus, ...]:
-        """Start every stopped array; returns the running ones. The others are listed in ``found.refused``."""
+        """Start every stopped array, and return those that now run. ``found.refused`` lists the others."""
         tried = [(array, start_array(self.lab, array, self._client.on_plan)) for array in self.found.stopped]
         started = tuple(array for array, reason in tried if not reason)
         failed = tuple(replace(array, refusal=reason, obstacle=reason) for array, reason in tried if reason)
@@ -295,18 +295,18 @@ class LabSession(OpenArrays):
         return tuple(status for status in self.statuses() if status.name in names)
 
     def rescan(self) -> None:
-        """Scan all disks again, as after a typed command. On the embedded kernel, record which arrays are stopped."""
+        """Scan all disks again, for example after a typed command. An embedded lab stores which arrays are stopped."""
         # A load mounts its array on a separate thread, with an ordinary plan.
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
-            # The drill decides which arrays run on its disks: the user has not requested them.
+            # During a drill, the drill decides which arrays run on its disks, and not the user.
             if self._stopped and not read_arrival(self.folder):
                 self._stopped.write(self.found)
         self._client.on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
-        """The plan that makes disks blank. Raises DeviceRefused for a mounted disk, or a member of any array."""
+        """Return the plan that makes disks blank. Raises DeviceRefused if one is mounted or is a member of an array."""
         chosen = [self.lab.disk(word) for word in disks]
         for disk in chosen:
             holder = self.found.holder_of(disk.node)
@@ -319,11 +319,11 @@ class LabSession(OpenArrays):
         return self.lab.reset_plan(chosen)
 
     def reset_all(self, *, ends_drill: bool = False, only: Collection[str] | None = None) -> Plan:
-        """The plan to start from scratch: stop every array that consists only of lab disks, and make all disks blank.
+        """Return the plan that stops every array that consists only of lab disks, and makes all disks blank.
 
-        ``only``: names of disks; other disks, and arrays on them, are left alone. On the embedded kernel all devices
-        belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is open on
-        the disks, unless ``ends_drill`` is set.
+        ``only`` contains names of disks. If it is given, other disks and the arrays on them are left alone. On the
+        embedded kernel, all devices belong to the lab, so mapped devices and the arrays on them are removed too. Raises
+        DrillError if a drill is open on the disks, unless ``ends_drill`` is set.
         """
         if not ends_drill and (drill := read_arrival(self.folder)):
             raise DrillError(
@@ -339,7 +339,7 @@ class LabSession(OpenArrays):
             if members <= nodes:
                 plan += self.array(status.name).stop()
             elif self.is_embedded and not members & others:
-                why = "It runs on mapped devices that were created by hand on the disks."
+                why = "The array runs on mapped devices that were created by hand on the disks."
                 plan += Plan.of("", [Step(("mdadm", "--stop", status.device), why)])
         if self.is_embedded and mapped_devices(self.machine):
             why = "Mapped devices that were created by hand on the disks are removed, so that nothing uses the disks."
@@ -350,14 +350,14 @@ class LabSession(OpenArrays):
 def link_disks(session: OpenArrays) -> None:
     """Create links such as ``/dev/lab/disk01`` to the lab's disks, like the links of udev."""
     pairs = [word for disk in session.disks for word in (disk.node, f"{DISK_LINKS}/{disk.name}")]
-    # Starting a process is slow on an embedded kernel, so existing links are tested by the shell itself.
+    # Starting a process is slow on an embedded kernel, so the shell itself tests for existing links.
     link = '[ "$1" -ef "$2" ] || ln -sfn "$1" "$2"; shift 2'
     script = f'[ -d {DISK_LINKS} ] || mkdir -p {DISK_LINKS}; while [ "$1" ]; do {link}; done'
     session.machine.run(("sh", "-c", script, "sh", *pairs), check=False)
 
 
 def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
-    """A line for each array that was not started, unless it starts only on request; those of a drill share one."""
+    """Yield a line for each array that was not started, except on-request ones. A drill's arrays share a line."""
     left = still_there(folder, (array.uuid for array in found.all))
     of_drill = [array for array in found.refused if left and plain_uuid(array.uuid) in left.uuids]
     if left and of_drill:
@@ -369,7 +369,7 @@ def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client that opens a lab: its machine, and the callbacks while the lab is open."""
+    """What a client that opens a lab specifies: the machine, and the callbacks while the lab is open."""
 
     target: Target
     host: Host
@@ -379,21 +379,21 @@ class Client:
     on_plan: Callable[[Plan], None] = lambda _: None
     """Called with every plan before it runs."""
     on_found: Callable[[LabSession], None] = lambda _: None
-    """Called with the session after each rescan of the disks, on the thread that rescanned."""
+    """Called with the session after each scan of the disks, on the thread that scanned them."""
     while_open: Callable[[LabSession], AbstractContextManager[object]] = nullcontext
-    """Entered when the arrays have been started, and left before anything is stopped."""
+    """A context that is entered when the arrays have been started, and left before anything is stopped."""
     opener: Opener = open_lab
-    """Opens the lab; tests supply their own."""
+    """The function that opens the lab. Tests supply their own."""
 
 
 @contextmanager
 def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSession]:
-    """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end."""
+    """Open the persistent lab and, on the embedded kernel, start its arrays. The lab is always closed at the end."""
     target, host = client.target, client.host
     with client.opener(target, host, on_notice=client.on_notice, on_machine=client.on_machine) as lab:
         folder = host.state.lab_folder(target.lab_name)
         arrival = read_arrival(folder)
-        # Other machines start their arrays; a drill, and the user who is working on it, decide which of its arrays run.
+        # Other machines start their arrays themselves. In a drill, the drill and its user decide which arrays run.
         stopped = StoppedArrays(folder) if target.is_embedded and not arrival else None
         if arrival and target.is_embedded:
             arrive(lab.machine, arrival)
@@ -407,9 +407,9 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
 
 
 MOST_CHARACTERS = 64_000
-"""Maximum number of characters of a command's output that is stored; earlier output is passed to ``on_output`` only."""
+"""Maximum number of characters of a command's output that are stored. Earlier output only reaches ``on_output``."""
 
-# $1 folder (empty: the home folder), $2 file with the saved state, $3 the line.
+# $1 is the folder (empty for the home folder), $2 the file with the saved state, $3 the line.
 # set -a exports assignments, so that the next line sees them.
 # The driver is loaded so that /proc/mdstat exists before the first array.
 _SCRIPT = """exec 2>&1
@@ -428,16 +428,17 @@ class ShellResult:
     """The result of one command line."""
 
     status: int
-    """128 + N if signal N ended it: 130 after an interrupt."""
+    """The exit status, which is 128 + N if signal N ended the line, for example 130 after an interrupt."""
     output: str
-    """Standard output and standard error in order; only the end of a long output."""
+    """Standard output and standard error in order, of which only the end is stored if they are long."""
     seconds: float
 
 
 class Shell:
-    """``shell.run("cat /proc/mdstat", on_output=print)``; ``interrupt`` from another thread ends the current line.
+    """A shell on the machine, for example ``shell.run("cat /proc/mdstat", on_output=print)``.
 
-    Call ``session.rescan`` afterwards, on the thread that runs plans: the line may have created or stopped arrays.
+    ``interrupt`` ends the current line, and may be called on another thread. After a line, call ``session.rescan`` on
+    the thread that runs plans, because the line may have created or stopped arrays.
     """
 
     def __init__(self, session: LabSession) -> None:
@@ -447,14 +448,15 @@ class Shell:
         self._command: RunningCommand | None = None
         self._interrupts = 0
         self.folder = ""
-        """Initial folder of the next line; empty before the first line has run, which means the home folder."""
+        """The folder in which the next line starts, or an empty string (the home folder) before the first line."""
 
     def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
         """Run one line and wait for its end. Raises LabError if another is still running, and MachineLost."""
         with self._lock:
             if self._command is not None:
                 raise LabError("a command is still running in this shell", hint="wait for it, or interrupt it")
-            # For each line, because a drill may have begun since; before the line starts, because it may fail.
+            # This is called for each line, because a drill may have begun since the last one, and before the line
+            # starts, because the line may fail.
             self._session.on_typed(line)
             argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
             self._command = command = self._machine.stream(argv)
@@ -478,7 +480,7 @@ class Shell:
         return ShellResult(status, "".join(chunks)[-MOST_CHARACTERS:], result.duration_seconds)
 
     def interrupt(self) -> None:
-        """Send SIGINT, like Ctrl-C; a second call sends SIGKILL. Has no effect if no line is running."""
+        """Send SIGINT, like Ctrl-C. A second call sends SIGKILL. This has no effect if no line is running."""
         with self._lock:
             command = self._command
             self._interrupts += 1
