@@ -1,7 +1,7 @@
-"""Compare two results by their figures if they are comparable, or platforms by ratios only. There are no side effects.
+"""Compare the figures of results measured under equal conditions, and compare platforms by ratios only.
 
 Each ratio has an interval and a verdict. Platforms are compared by dimensionless figures only, because raw IOPS compare
-the disks, not the arrays.
+the disks, not the arrays. This module has no side effects.
 
 Virtual and physical platforms are compared (methodology M25) by speed-up over the platform's own single disk, by share
 of theory, and by CPU cost and rebuild rate relative to that disk, each with an interval. They are also compared by the
@@ -104,13 +104,13 @@ def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, 
 
 
 def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
-    """Whether the memory is equal apart from a few MiB that the kernel uses, which vary from boot to boot."""
+    """Whether the sizes differ by at most _MEMORY_SLACK. The kernel's own use varies by a few MiB from boot to boot."""
     least, most = sorted((first.memory_bytes, second.memory_bytes))
     return most - least <= _MEMORY_SLACK * most
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """Return the differences in ``allowed``. Raises UnlikeRuns with the others, SpecError for unknown conditions."""
+    """Return the differences. Raises UnlikeRuns if some are not ``allowed``, SpecError if a word there is unknown."""
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -358,7 +358,7 @@ class Agreement:
     told: int
     """Number of pairs of arrays with a verdict on both platforms."""
     turned: int
-    """Number of these pairs with the opposite verdict."""
+    """Number of these pairs whose two verdicts are opposite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +490,8 @@ def _rebuilds(
         for key, row in figures.items()
         if key.array in disks and row.cells[0].is_sequential
     ]
-    # A rebuild is only as fast as its slowest part, which for a single disk is usually its sequential writes.
+    # A rebuild is as fast as its slowest part, so it is compared with the slowest sequential rate of a single disk,
+    # which is usually that of writes.
     slowest = min(sequential, key=min, default=None)
     groups: dict[str, list[tuple[float, float | None]]] = {}
     for rebuild in record.rebuilds:

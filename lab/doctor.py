@@ -390,7 +390,8 @@ def _confinement(host: Host) -> Found:
 def _namespace_switch(host: Host) -> str:
     """Return the sysctl that lets unprivileged users make mount namespaces, or another fix if no sysctl denies this."""
     for path, value, setting in (
-        # Ubuntu has the first since 23.10, Debian had the second up to 10, and every distribution has the third.
+        # Ubuntu has had the first since 23.10, Debian had the second up to release 10, and all distributions have the
+        # third.
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
@@ -559,11 +560,11 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 
 
 def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
-    """Check by the kernel's version. More would be known only from arrays on disks that support atomic writes."""
+    """Judge md's support by the kernel's version. A stricter check would need arrays on disks with atomic writes."""
     units = [int(text) for text in largest if text.isdecimal()]
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"
     disks = sum(unit > 0 for unit in units)
-    detail = f"{brings}; {disks} of its {len(units)} disks do. This is judged by the kernel's version"
+    detail = f"{brings}; {disks} of the machine's {len(units)} disks do. md's support is judged by the kernel's version"
     found: Found = (Outcome.OK, detail, "")
     if not units or version_numbers(machine.facts.kernel_release) < _ATOMIC_WRITES:
         fix = "boot Linux {}.{} or later".format(*_ATOMIC_WRITES)

@@ -1,4 +1,4 @@
-"""The tree of all errors. Each message says what failed and on which object, and ``hint`` says what to do next.
+"""The exceptions of the lab. Each message says what failed and on which object, and ``hint`` says what to do next.
 
 Library code raises these errors and never prints or exits. ``lab.cli`` maps ``exit_code`` to the exit status.
 """

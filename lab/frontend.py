@@ -1,4 +1,4 @@
-"""The app as an addition to the command line, which does not itself import the app."""
+"""The functions with which the command line opens the app. The command line itself does not import the app."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A package that stores records defines its own ``msgspec.Struct`` types and uses
 
-* ``RunFolders`` for runs. Each run has a folder with a header file, journals and a lock. It grows entry by entry or is
-  stored as a whole. If a run is interrupted, a later command removes its leftovers;
+* ``RunFolders`` for runs. Each run has a folder with a header file, journals and a lock. A run grows entry by entry, or
+  is stored as a whole. If a run is interrupted, a later command removes its leftovers;
 * ``Journal`` for entries that are added one at a time, each durable before the next;
 * ``RecordFiles`` for records that are complete when they are written, one file each;
 * ``RecordFile`` for one file that is replaced as a whole.
@@ -238,8 +238,8 @@ class RunFolders:
     def put(self, run_id: str, files: Iterable[tuple[str, bytes]], *, replaces: bool = False) -> Path:
         """Store a complete run from its files (path in its folder, content), and return its folder.
 
-        With ``replaces``, an existing run with this id is replaced; otherwise this is an error. Raises ResultError, or
-        any error that ``files`` raises. The store is then unchanged.
+        With ``replaces``, an existing run with this id is replaced. Without it, an existing run is an error. Raises
+        ResultError, or any error that ``files`` raises. After an error, the store is unchanged.
         """
         folder = self.path(run_id)
         part = self.root / f".importing-{run_id}.{os.getpid()}"
@@ -271,7 +271,7 @@ class RunFolders:
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove what killed commands left, unless another process changes the store. Return a sentence for each."""
+        """Remove what killed commands left, unless another process is changing the store. Return a sentence on each."""
         try:
             if not any(True for _ in self._leftovers()):
                 return []
@@ -337,7 +337,7 @@ def numbered(first: str) -> Iterator[str]:
 
 def _is_locked(lock: Path) -> bool:
     """Whether a process holds the lock; False if the file does not exist. Raises OSError if this is unknown."""
-    # Read-only and shared, so it works on read-only storage and with concurrent readers.
+    # The file is opened read-only and the lock is shared, so this works on read-only storage and with other readers.
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -459,7 +459,7 @@ class Journal(Generic[Entry]):
                 os.ftruncate(descriptor, before)
             raise self._refused(refusal, error) from error
         finally:
-            # Its errors were checked after the write.
+            # Errors of close(2) were checked after the write (require_written).
             with suppress(OSError):
                 os.close(descriptor)
 

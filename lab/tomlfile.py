@@ -186,7 +186,7 @@ def _with_sizes(node: Any, problems: list[str], path: str, *, is_size: bool = Fa
 
 
 _NO_SIZE = object()
-"""Placeholder for a size that was rejected before."""
+"""Placeholder for a size that has already been reported as invalid."""
 
 
 def _check(value: Any, kind: Any, path: str, problems: list[str]) -> None:
@@ -280,10 +280,10 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """Return the tree with every ``{name}`` in its texts replaced or, with the prefix ``seed.``, every ``{seed.name}``.
+    """Return the tree with every ``{name}`` in its texts replaced by that value. ``prefix`` precedes the names.
 
-    A text that consists only of a placeholder becomes the value itself, which may be a number or a text. Raises
-    SpecError if a name is unknown.
+    With the prefix ``seed.``, for example, only ``{seed.name}`` is replaced. A text that consists only of a placeholder
+    becomes the value itself, which may be a number or a text. Raises SpecError if a name is unknown.
     """
     if isinstance(tree, Mapping):
         return {
@@ -318,16 +318,16 @@ _STEP_KEYS = {"do": "act", "member": "disk", "by": "new", "command": "line"}
 
 
 def with_new_scenario_step(step: Mapping[str, Any], version: int, drives: str) -> Iterator[dict[str, Any]]:
-    """Convert a step of a scenario's file of this version to the current names; some become several steps.
+    """Convert a step of a scenario file of this version to the current names. Some steps become several steps.
 
-    ``drives`` are the drives of the array, as ``@0 @1``.
+    ``drives`` lists the drives of the array, for example ``@0 @1``.
     """
     steps = _steps_of_version_2(step) if version == 1 else iter((dict(step),))
     yield from steps if version > 2 else (new for each in steps for new in _steps_of_version_3(each, drives))
 
 
 def with_new_scenario_array(array: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Convert the array of a scenario's file of this version to arguments of ``array.create``."""
+    """Convert the array of a scenario file of this version to arguments of ``array.create``."""
     new = dict(array)
     if version > 2:
         return new
@@ -348,7 +348,7 @@ def with_new_scenario_array(array: Mapping[str, Any], version: int) -> dict[str,
 def _steps_of_version_3(step: Mapping[str, Any], all_drives: str) -> Iterator[dict[str, Any]]:
     match step:
         case {"act": "array.assemble" | "restart" as act, **rest} if rest.keys() & {"force", "options", "activates"}:
-            # These options are no arguments of the action, so mdadm's command line is given instead.
+            # The action has no arguments for these options, so mdadm's command line is given instead.
             disks, is_forced = rest.pop("disks", None), rest.pop("force", False)
             options = rest.pop("options", ["--run", "--force"] if is_forced else ["--run"])
             drives = all_drives if disks is None else " ".join(f"@{disk}" for disk in disks)

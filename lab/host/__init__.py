@@ -1,1 +1,1 @@
-"""The only modules that access the host. They start processes, read files, read the clock and wait."""
+"""The only modules of the client that start processes, read this computer's /proc and /sys, and wait."""

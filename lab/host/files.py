@@ -199,7 +199,7 @@ def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file, for a program to fill, that replaces ``path`` at the end. Raises OSError."""
+    """Yield the path of an empty file for a program to fill. At the end it replaces ``path``. Raises OSError."""
     with _opened(path.parent) as folder, _temporary(folder, path.name, 0o644) as (name, descriptor):
         before = os.fstat(descriptor)
         yield path.with_name(name)

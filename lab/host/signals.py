@@ -96,7 +96,7 @@ _ending = _Ending()
 
 
 def install() -> None:
-    """Install the handlers. The first signal raises Interrupted, and a second one only reports that this is closing.
+    """Install the handlers. The first signal raises Interrupted, and a second one only prints that raidlab is closing.
 
     A signal that the parent ignores stays ignored, so that a command started with nohup(1), or in the background of a
     script, continues.
@@ -113,7 +113,7 @@ def reinstall() -> None:
 
 @contextmanager
 def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
-    """Handle signals for an app. It must close within ``APP_SECONDS``, and always ends when it loses its terminal.
+    """Handle signals for an app. The app must close within ``APP_SECONDS``, and ends whenever it loses its terminal.
 
     If ``listener`` is given, it is called with the signal's number, on any thread, and no exception is raised.
     """
@@ -211,7 +211,7 @@ def terminal_is_lost() -> None:
 
 
 def nothing_is_open() -> None:
-    """Make signals end the process immediately until ``close_in_order`` runs, as imports may lose an exception."""
+    """Make signals end the process at once until ``close_in_order`` runs, because an import may swallow exceptions."""
     _ending.is_anything_open = False
 
 

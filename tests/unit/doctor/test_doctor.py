@@ -354,7 +354,7 @@ def test_what_md_can_is_known_by_its_functions() -> None:
         ("function md_run\n", "6.1.0-18", "md-ppl", Outcome.LIMITED, "unknown"),
         ("function md_run\n", "6.1.0-18", "md-llbitmap", Outcome.MISSING, "does not support this"),
         ("atomic 0\n", "6.12.101", "md-atomic-writes", Outcome.MISSING, "does not support this"),
-        ("atomic 0\natomic 4096\n", "6.13.0", "md-atomic-writes", Outcome.OK, "1 of its 2 disks do"),
+        ("atomic 0\natomic 4096\n", "6.13.0", "md-atomic-writes", Outcome.OK, "1 of the machine's 2 disks do"),
         ("", "7.2.7", "md-atomic-writes", Outcome.MISSING, "does not support this"),
         ("module md_linear\n", "6.1.0-18", "module-linear", Outcome.OK, ""),
     ],
