@@ -23,7 +23,7 @@ locals {
     [for disk in local.lab_disks : [
       "-blockdev", "driver=raw,node-name=lab${disk},cache.direct=off,discard=unmap,file.driver=file,file.filename=${local.work_dir}/lab${disk}.img"
     ]],
-    # They must follow the system disk on the bus, because the BIOS starts from the first disk that it finds.
+    # The devices must follow the system disk on the bus, because the BIOS starts from the first disk that it finds.
     [for number in range(1, var.lab_disk_count + 1) : [
       "-device", format("virtio-blk-pci,addr=0x%x,drive=lab%02d,serial=RAIDLAB-%02d", 11 + number, number, number)
     ]]

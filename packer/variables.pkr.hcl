@@ -25,7 +25,7 @@ variable "image_checksum" {
 
 variable "architecture" {
   type        = string
-  description = "Debian's name of the processor's architecture, which is that of the disk and of the machine in which it is baked."
+  description = "Debian's name for the architecture of the disk and of the machine in which it is baked."
   default     = "amd64"
 
   validation {
@@ -113,7 +113,7 @@ variable "accelerator" {
 
 variable "cpu_model" {
   type        = string
-  description = "QEMU's name of the processor. With null, it is the computer's own with kvm, and one with all features with tcg."
+  description = "QEMU's name of the processor model. If it is null, kvm uses the computer's own model, and tcg one with all features."
   default     = null
 }
 

@@ -27,7 +27,8 @@ main() {
   (cd "$new" && sha256sum "$box" >"$box.sha256")
   manifest "$image" "$(<"$work/inputs")" $(($(date +%s) - started)) "$accelerator" "$work/facts" >"$new/manifest.json"
   python3 -I -m json.tool "$new/manifest.json" >/dev/null
-  # Folders are swapped as a whole. Between the two renames, recover.sh recognises the old one by its name.
+  # Folders are swapped as a whole. After an interruption between the two renames, recover.sh recognises the old one by
+  # its name.
   sync -f "$new"
   [[ ! -e $output/$image ]] || mv -T "$output/$image" "$output/.old-$image"
   mv -T "$new" "$output/$image"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Rewrites requirements/*.txt with every version and hash, only for wheels, and equal on each supported Python.
+# Rewrites requirements/*.txt with the version and the hashes of every package. The files list only wheels, and are the
+# same for every supported Python.
 set -euo pipefail
 
 readonly uv_version="0.13.8"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced. A check for scripts that replace a folder which their user has given.
+# Sourced. A check for scripts that replace a folder that the user specified.
 
 # Whether the path is free, or a folder that contains only files with names that the script itself uses.
 # Usage: is_free_or_own FOLDER NAME...      NAME: a pattern of find(1)

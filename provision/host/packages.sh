@@ -33,10 +33,10 @@ give_up() {
   exit 3
 }
 
-# Packages with a service would start it, but raidlab needs only the programs, so a policy prevents this. All runs as
-# root in one process, because sudo might ask for a password again before the end. A policy with the mark was left by a
-# killed run, because a running one holds the lock. Another program's policy is not touched. Without names, only a
-# policy that was left behind is removed.
+# Packages with a service would start it, but raidlab needs only the programs, so a policy prevents this. All of this
+# runs as root in one process, because sudo might ask for a password again before the end. A policy with the mark was
+# left by a killed run, because a running one holds the lock. Another program's policy is not touched. Without names,
+# only a policy that was left behind is removed.
 install_quietly() {
   local name
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)

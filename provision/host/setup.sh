@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prepares this computer with packages, the embedded kernel if the distribution has none, and .venv.
+# Prepares this computer: installs packages, makes .venv, and provides a kernel (a package, or one that is fetched or
+# built).
 # Usage: setup.sh lab|cluster|test|kernel|vm|test-vm      A second run does nothing. Exit 3: something cannot be installed.
 set -euo pipefail
 

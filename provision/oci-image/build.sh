@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a container image, a small Debian with raidlab, QEMU and a kernel for it, and on amd64 User Mode Linux. This
+# Builds a container image: a small Debian with raidlab, QEMU, a kernel for QEMU and, on amd64, User Mode Linux. This
 # needs no daemon, no registry and no root, because umoci makes an image from the system's files. The archive is an OCI
 # image layout (https://github.com/opencontainers/image-spec) for podman load and docker load.
 # Usage: build.sh amd64|arm64 [FILE]      default: dist/raidlab-oci-ARCHITECTURE.tar. Exit 3: something is missing.

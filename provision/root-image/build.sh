@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a root image for qemu:?root=ARCHITECTURE, a Debian with what the lab uses, its kernel, and an initramfs for it.
+# Builds a root image for qemu:?root=ARCHITECTURE: a Debian with the programs that the lab uses, a kernel and an
+# initramfs.
 # Usage: build.sh amd64|arm64 [FOLDER]      By default, FOLDER is where raidlab looks for images. Exit 3: something is
 # missing.
 set -euo pipefail

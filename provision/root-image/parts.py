@@ -1,4 +1,4 @@
-"""Write those parts of a root image that raidlab itself reads, which are the initramfs and the facts.
+"""Write the parts of a root image that raidlab itself reads: the initramfs and the facts.
 
 Usage: parts.py PARTS amd64|arm64 IMAGE. PARTS contains the kernel's modules, busybox and os-release.
 """

@@ -3,7 +3,7 @@
 # A hook of mmdebstrap(1). Usage: settle.sh ROOT
 set -euo pipefail
 
-# Drivers that only other computers need, and files that only people read.
+# Files that are not used on a machine of the lab, and drivers for hardware that no such machine has.
 readonly unused=(usr/share/{doc,man,info,locale,bug,lintian,menu,pixmaps,applications,icons} var/cache/apt var/lib/apt/lists
   etc/{cron.d,cron.daily,init.d} usr/lib/systemd/system usr/share/initramfs-tools usr/lib/{linux-image-*,udev/hwdb.d})
 readonly unused_drivers=(sound net/{bluetooth,mac80211,wireless,can,nfc,batman-adv,sctp,tipc} arch/arm64/boot

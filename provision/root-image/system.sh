@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced. What the images have in common (provision/root-image, provision/oci-image), which is a Debian with the lab's
+# Sourced. What the images in provision/root-image and provision/oci-image have in common: a Debian with the lab's
 # programs and a kernel for QEMU. Packages come from this computer's own sources. They are only unpacked and never run,
 # so every architecture can be built on every other, by an ordinary user with a range of ids in /etc/subuid (subuid(5);
 # useradd and adduser give one).
@@ -42,7 +42,7 @@ names() {
 }
 
 # Prints the system as tar. Further options are mmdebstrap's. The script of the first hook is copied into the system,
-# because perhaps only this user can read it here.
+# because it may be readable here only by this user.
 # Usage: lab_system CODENAME ARCHITECTURE [OPTION...]
 # shellcheck disable=SC2016
 lab_system() {
