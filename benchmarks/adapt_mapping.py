@@ -30,7 +30,7 @@ BOUND = 0.97
 
 @contextmanager
 def reading(lab: Lab, name: str, device: str) -> Iterator[str]:
-    """Start random 4K reads with four in flight, stop the process, and yield its number."""
+    """Start random 4K reads with four in flight, suspend the process, and yield its process ID."""
     argv = ["fio", "--name=bench", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--bs=4k", "--thread"]
     argv += ["--rw=randread", "--iodepth=4", "--runtime=1000", "--time_based"]
     fio = lab.machine.stream(["sh", "-c", f'echo $$ > /run/{name}.pid; exec "$@"', "start", *argv])

@@ -1,4 +1,4 @@
-"""How much the app's memory grows in as many looks and shows as a session of two hours has, made in less time."""
+"""How much the app's memory grows over the snapshots and screen updates of two hours, which are made in less time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FAST_APP = "from benchmarks.support.fast_app import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    seconds: Annotated[float, "duration of a session, whose looks are made in less time"] = 7200.0
-    first_looks: Annotated[int, "looks before measuring, so that all that a session needs is loaded"] = 100
+    seconds: Annotated[float, "duration of a session, whose snapshots are taken in less time"] = 7200.0
+    first_looks: Annotated[int, "snapshots before measuring, so that all that a session needs is loaded"] = 100
 
 
 SMOKE = Options(seconds=2.0, first_looks=1)
@@ -46,7 +46,7 @@ def wait_for_snapshots(app: AppInTerminal, file: Path, count: int) -> tuple[int,
         app.type(UP if number % 2 else DOWN)
         number += 1
         if number % 30 == 0:
-            notice(f"{counts(file)[0]} looks, {app.rss_bytes() / MIB:.1f} MiB")
+            notice(f"{counts(file)[0]} snapshots, {app.rss_bytes() / MIB:.1f} MiB")
     return counts(file)
 
 
@@ -67,7 +67,7 @@ def main() -> None:
             last = app.rss_bytes()
     snapshots, shows = after[0] - before[0], after[1] - before[1]
     finish(
-        f"bytes that the app grows by in as many looks as {options.seconds:g} s have, an array under load on screen",
+        f"bytes by which the app grows in as many snapshots as {options.seconds:g} s have, with an array under load",
         last - first,
         "<=",
         BOUND_BYTES,

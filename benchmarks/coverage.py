@@ -160,8 +160,8 @@ def report(found: Sequence[Point], options: Options) -> None:
     adaptive = [line for line in lines if line["rule"] == "adaptive"]
     uneven = [line for line in lines if not line["is_one_count"]]
     finish(
-        f"share of cells whose 95 % interval holds the truth, a run {TIMES_AS_LONG} times as long; "
-        "of all, or of those whose repeats differ: the smaller",
+        f"share of cells whose 95 % interval contains the true value, from a run {TIMES_AS_LONG} times as long; "
+        "the smaller of the shares of all cells and of the cells whose repeats differ",
         min(sum(bool(line["holds"]) for line in group) / len(group) for group in (lines, uneven)),
         ">=",
         BOUND,

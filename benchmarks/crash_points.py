@@ -1,6 +1,6 @@
 """The number of crash points per second, and whether md keeps its promises at all of them.
 
-The given number of points is tried at least, the same number for each configuration (raidlab fault points --list). If
+At least the given number of points is tried, the same number for each configuration (raidlab fault points --list). If
 one recording of each does not suffice, further seeds are used. The benchmark fails if a point breaks a promise, if a
 configuration could not be tried, or if the rate is too low. Two machines are used, one for each of two processors.
 """

@@ -3,7 +3,7 @@
 There are two arrays of two spindles each, one with drives of 20 ms and one with drives of 22 ms. Each trio consists of
 runs on the first array, the same number of further runs on it, and the same number on the slower array, in random
 order. Each run has different addresses, and is counted while its queue is full. The verdicts are those of every table,
-from rank tests with a margin of 5 %. Short runs differ by some percent, so the verdicts are reported for several
+from rank tests with a margin of 5 %. Short runs differ by a few percent, so the verdicts are reported for several
 numbers of repeats up to twenty, to show how many are needed. On the kernel with virtual time (the default), other work
 on the computer adds no noise. Only the noise of the addresses is left, which is the smallest that runs of this length
 can have. --on uml: measures in real time.

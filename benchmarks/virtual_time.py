@@ -98,7 +98,7 @@ def waits(target: Target) -> dict[str, Span]:
 
 
 def cell_overhead(experiment: str) -> float:
-    """Return the computer's seconds per cell of an experiment, minus simulated time ÷ 40, plus the machine's start."""
+    """Return the computer's seconds per cell of an experiment, with the machine's start, minus simulated time ÷ 40."""
     request = RunRequest(parse_target("uml:?time=virtual"), Host.real("benchmark"))
     record = run_experiment(*find_experiment(experiment), request)
     times = record.timings

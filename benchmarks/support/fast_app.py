@@ -1,4 +1,4 @@
-"""The real app with a faster clock. In minutes, it takes and shows as many snapshots as it otherwise does in hours."""
+"""The real app with a faster clock. In minutes, it takes and shows as many snapshots as the usual app in hours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY = 50
 
 
 class Counts:
-    """Counts snapshots and shows, and writes both to the file at every EVERY-th snapshot."""
+    """Counts snapshots and screen updates, and writes both numbers to the file after every EVERY snapshots."""
 
     def __init__(self, file: Path) -> None:
         self.snapshots = self.shows = 0
@@ -27,9 +27,9 @@ class Counts:
 
 
 def main() -> None:
-    """Run the app. The arguments are the snapshots per second, and the file for the numbers of snapshots and shows."""
+    """Run the app. The arguments are the snapshots per second, and the file for the two numbers (see Counts)."""
     hertz, file = float(sys.argv[1]), Path(sys.argv[2])
-    # The number of shows for each snapshot is the same as at the usual pace.
+    # The number of screen updates for each snapshot is the same as at the usual pace.
     tui.base_app.SHOW_SECONDS *= HERTZ / hertz
     app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
     counts = Counts(file)

@@ -1,8 +1,8 @@
 """Loads on arrays and bare disks, whose I/Os the kernel counts over a stretch in the middle of one run of fio.
 
-fio does not count I/Os that were in flight when its warm-up ended. At queue depth 64, these are one drive's work of a
+fio does not count I/Os that were in flight when its warm-up ended. At queue depth 64, they take one drive about a
 second. The whole measurement happens within one command on the machine, on the machine's clock. In virtual time, an
-hour may pass there between two commands while this computer is busy.
+hour of that clock may pass between two commands while this computer is busy.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ CONSOLE = (
 
 
 def made_sweep(*, failed: int = 3, repeats: int = 3, seed: int = 1) -> SweepResult:
-    """Return 5,000 cells, minus failed ones. Mixes have reads and writes. RAID 1 has chunks, so no place is empty."""
+    """Return 5,000 cells, minus failed ones. Mixes have reads and writes. RAID 1 has chunks, to fill the whole grid."""
     draw = random.Random(seed)
     cells = list(product(LEVELS, MEMBERS, CHUNKS, DEPTHS, DRIVES, WORKLOADS))
     lost = set(draw.sample(range(len(cells)), failed))

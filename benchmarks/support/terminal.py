@@ -1,4 +1,4 @@
-"""The real app in a terminal, with what is typed, what it paints and when, and the CPU time that it takes."""
+"""Run the real app in a terminal, type keys, and record what the app paints and when, and its CPU time."""
 
 from __future__ import annotations
 
