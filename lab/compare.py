@@ -110,7 +110,7 @@ def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """Return the differences. Raises UnlikeRuns if some are not ``allowed``, SpecError if a word there is unknown."""
+    """Return the differences. Raises UnlikeRuns if one is not ``allowed``, SpecError if an allowed word is unknown."""
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))

@@ -280,7 +280,7 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """Return the tree with every ``{name}`` in its texts replaced by that value. ``prefix`` precedes the names.
+    """Return the tree with every ``{name}`` in its texts replaced by the value of ``name``. ``prefix`` precedes names.
 
     With the prefix ``seed.``, for example, only ``{seed.name}`` is replaced. A text that consists only of a placeholder
     becomes the value itself, which may be a number or a text. Raises SpecError if a name is unknown.

@@ -360,7 +360,7 @@ class OpenArrays:
         return self.machine.list_dirs(["/sys/block"])["/sys/block"]
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused for a disk that is in use or not blank, but accepts former members of ``besides``."""
+        """Raise DeviceRefused if a disk is in use or not blank. Former members of array ``besides`` are accepted."""
         own = []
         for array in self.found.all:
             held = [self.disk_name(node) for node in nodes if node in array.devices]

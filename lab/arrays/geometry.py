@@ -407,7 +407,7 @@ class Raid10Geometry(ChunkedGeometry):
     far_copies: int
     is_offset: bool
     far_set: int
-    """The number of neighbouring members over which far copies are shifted, which is all of them without far sets."""
+    """The number of neighbouring members over which far copies are shifted; without far sets, the number of members."""
     raid_disks: int
     chunk_sectors: int
     member_sectors: int

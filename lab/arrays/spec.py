@@ -163,7 +163,7 @@ class Spec(ABC):
         """Return all problems, one sentence each, or none if the array can be built."""
 
     def validate(self) -> None:
-        """Raises a single SpecError that lists all problems, if there are any."""
+        """Raise one SpecError that lists all problems, if there are any."""
         problems = self.problems()
         if len(problems) == 1:
             raise SpecError(f"array {self.name}: {problems[0]}", hint="change this, then try again")

@@ -44,8 +44,8 @@ _EMBEDDED_ONLY = (
 _MAY = {
     FileKind.DRILL: f"runs {{lines}} {_EMBEDDED_ONLY}",
     FileKind.LESSON: f"runs {{lines}} {_EMBEDDED_ONLY}; the rest of it works on arrays of this lab",
-    FileKind.EXPERIMENT: "creates arrays and runs fio or dd, as root, on disks that are blanked for this",
-    FileKind.SWEEP: "creates arrays and runs fio or dd, as root, on disks that are blanked for this",
+    FileKind.EXPERIMENT: "creates arrays and runs fio or dd, as root, on disks that are blanked first",
+    FileKind.SWEEP: "creates arrays and runs fio or dd, as root, on disks that are blanked first",
     FileKind.WORKLOAD: "runs fio or dd, as root, on the array or disk that you name",
     FileKind.FLEET: "contains only numbers for a calculation; nothing in it runs",
 }

@@ -15,8 +15,8 @@ kernel enforce this. An ordinary user can use each of them, and all available la
     seccomp    refuses the system calls that change a file without opening it for writing, those that send to a
                socket by its address, and io_uring (seccomp(2)). By itself it prevents neither reading nor writing
 
-This file stands alone, like supervisor.py, and imports nothing from the lab. When it is run by itself, it prints JSON.
-For each layer, this contains an empty text, or the reason why this host does not provide the layer.
+This file stands alone, like supervisor.py, and imports nothing from the lab. When it is run by itself, it prints JSON
+that contains, for each layer, an empty text or the reason why this host does not provide the layer.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
     if image.modules:
         require_trusted(image.modules, "the kernel's folder of drivers", again=again, has_tree=True)
     if virtual_time:
-        # Guest programs load these parts, which lie beside the kernel.
+        # Guest programs load these parts, which are beside the kernel.
         for name in _TIME_PARTS:
             require_trusted(image.path.parent / name, "the kernel's part", again=again, has_tree=True)
     return image

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -IS
 """The embedded kernel's init, which sets up the machine, runs the agent on the client's line, and powers off.
 
-This file stands alone, like the agent, which lies beside it in the running machine's folder. Process 1 must never end,
+This file stands alone, like the agent, which is beside it in the running machine's folder. Process 1 must never end,
 because the kernel would panic.
 """
 

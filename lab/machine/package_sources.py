@@ -133,7 +133,7 @@ class Apt:
             f"Dir::Etc::sourcelist={folder}/sources.list",
             "Dir::Etc::sourceparts=/dev/null",
             f"Dir::State={folder}/state",
-            # With this file, an installed package does not count as available.
+            # With this setting, an installed package does not count as available.
             "Dir::State::status=/dev/null",
             f"Dir::State::lists={folder}/lists",
             f"Dir::Cache={folder}",

@@ -189,7 +189,7 @@ def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -
     supervisor = Owner(record.supervisor, "supervisor", record.supervisor_start_ticks)
     group = record.kernel_group
     # A group's id is not given to a new process while the group has members. So if a process other than the recorded
-    # kernel has the id, nothing of the kernel is left.
+    # kernel has the id, no part of the kernel is left.
     if supervisor.is_alive(files) or start_ticks(files, group) not in (0, record.kernel_start_ticks):
         return False
     processes.kill_group(group)

@@ -45,8 +45,8 @@ PR_SET_CHILD_SUBREAPER = 36
 ADDR_NO_RANDOMIZE = 0x0040000
 KICK_SECONDS = 0.2
 MOST_KERNELS_A_PROCESSOR = 64
-# Room on the host's disk. Below the first limit it is checked often; below the second a kernel that takes more is
-# paused.
+# Free space on the host's disk. Below the first limit, the space is checked often. Below the second, a kernel that
+# takes more space is paused.
 LITTLE_BYTES, SPARE_BYTES = 1 << 30, 64 << 20
 SPARE_VARIABLE = "RAIDLAB_KEEP_FREE"
 """Environment variable with the number of bytes to leave free instead of SPARE_BYTES."""
@@ -293,7 +293,8 @@ class RoomKeeper:
         if room > self.spare_bytes + LITTLE_BYTES:
             self.is_scarce = False
             return True
-        # What the kernel took while the spare room was free does not count, because another program may take that much.
+        # What the kernel took while the spare space was free does not count, because another program may have caused
+        # the shortage.
         if not self.is_scarce or room >= self.spare_bytes:
             self.is_scarce, self.taken_bytes = True, taken
         # A kernel that only reads, or overwrites existing blocks, continues.

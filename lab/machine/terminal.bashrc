@@ -6,7 +6,7 @@
 # Only the guests of uml: and qemu: have this folder, which leads to their drivers.
 if [ -d /run/raidlab/modroot ]; then
   echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). Write in /root, /tmp and /run. They exist'
-  echo "only in this machine, and are lost when it ends. To read a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
+  echo "only on this machine, and are lost when it ends. To read a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
 fi
 
 # Record every line with its time, even if it is already in the history, because drills look at what was typed.

@@ -302,7 +302,7 @@ def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
 
 MEMBERS = GuestProgram(Path(__file__).with_name("member_program.py"), "read-members")
 MOST_BYTES = 32 * 1024 * 1024
-"""The maximum size of an answer, which takes some seconds over the serial line of an embedded kernel."""
+"""The maximum size of an answer, which takes a few seconds over the serial line of an embedded kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -523,7 +523,7 @@ def _new_parity(
     if write.way is not WriteWay.READ_MODIFY:
         return parity
     # A read-modify-write applies the difference to the stored parity, whether or not that is correct. A
-    # reconstruct-write computes the parity anew.
+    # reconstruct-write computes the parity from scratch.
     old = parities_of(row, before, len(new))
     return {slot: exclusive_or((parity[slot], old[slot], held[slot]), len(new)) for slot in parity if slot in held}
 

@@ -300,7 +300,7 @@ class LabSession(OpenArrays):
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
-            # During a drill, the drill decides which arrays run on its disks, and not the user.
+            # Nothing is stored during a drill, because the drill determines which arrays run on its disks.
             if self._stopped and not read_arrival(self.folder):
                 self._stopped.write(self.found)
         self._client.on_found(self)
