@@ -48,7 +48,7 @@ make_bootable() {
 build() {
   local out="$1" gib="$2" mount="$1.mount" disk="$1.raw"
   [[ -n "$(debian_sources bookworm)" ]] || {
-    say "apt knows no package source of Debian 12 on this computer; next: sudo apt-get update, or on another system bake debian-12"
+    say "apt has no package source for Debian 12 on this computer; next: sudo apt-get update, or on another system bake debian-12"
     return 3
   }
   fill "$out.tar"

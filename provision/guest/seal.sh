@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # This is the last step of a bake. It removes everything that belongs to one machine or to the bake, checks that
-# Vagrant's key is the only access, and gives free space back. The machine is switched off afterwards.
+# Vagrant's key is the only access, and discards free blocks. The machine is switched off afterwards.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

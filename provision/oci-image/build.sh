@@ -57,7 +57,7 @@ file_system() {
   raidlab "$work/files" "$architecture"
   tar -C "$work/files" --owner=0 --group=0 -cf "$work/raidlab.tar" .
   rm -rf "$work/files"
-  say "unpacking Debian's packages ($codename, $architecture); some minutes"
+  say "unpacking Debian's packages ($codename, $architecture); this takes a few minutes"
   lab_system "$codename" "$architecture" --skip=output/dev \
     --extract-hook="tar-in '$work/raidlab.tar' /" \
     --extract-hook="echo '$user:x:$id:$id::/home/$user:/bin/bash' >>\"\$1/etc/passwd\" && echo '$user:x:$id:' >>\"\$1/etc/group\"" \

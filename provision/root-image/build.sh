@@ -41,7 +41,7 @@ main() {
   work="$(mktemp -d "$target.XXXXXX")"
   # shellcheck disable=SC2064
   trap "rm -rf '$work'" EXIT
-  say "unpacking Debian's packages ($codename, $architecture); some minutes"
+  say "unpacking Debian's packages ($codename, $architecture); this takes a few minutes"
   build "$architecture" "$codename" "$work"
   size="$(du -sm "$work/image" | cut -f 1)"
   ((size <= most_mib)) || fail "the image takes $size MiB, more than $most_mib; next: leave packages out of packages.txt"

@@ -26,12 +26,12 @@ check_architecture() {
   [[ $1 == amd64 || $1 == arm64 ]] || fail "which architecture? next: $2 amd64, or $2 arm64" 2
 }
 
-# Prints the release, which is this computer's. Exit 3: apt knows no Debian packages here.
+# Prints the release, which is this computer's. Exit 3: apt has no package source for Debian here.
 debian_release() {
   local codename
   codename="$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)"
   [[ -n "$(debian_sources "$codename")" ]] ||
-    fail "apt knows no package source of Debian here; next: build the image on Debian, and copy it to this computer" 3
+    fail "apt has no package source for Debian here; next: build the image on Debian, and copy it to this computer" 3
   printf '%s\n' "$codename"
 }
 
