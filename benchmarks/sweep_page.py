@@ -1,7 +1,7 @@
 """How long the page of a sweep of 5,000 cells takes to show its first charts in a browser, and how large the page is.
 
 The time is measured from the command to open the file until every visible chart has its lines. The browser is already
-running, and each round has a new one, so that nothing of the page is cached.
+running, and each round has a new one, so that no part of the page is cached.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Predicted IOPS compared with measured IOPS on six spindles, for all levels, both directions and four queue depths.
 
-The arrays are healthy and degraded. A bare spindle at queue depth 1 gives the service time, and everything else is
-predicted from it. On the kernel with virtual time (the default), no other work on the computer can disturb the
-measurement. With --points, a run that was stopped continues where it was.
+The arrays are measured both healthy and degraded. A bare spindle at queue depth 1 gives the service time, from which
+everything else is predicted. On the kernel with virtual time (the default), no other work on the computer can disturb
+the measurement. With --points, a run that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Point:
 
 
 def cells(levels: Sequence[str], depths: Sequence[int]) -> list[Cell]:
-    """Return the cells in the order in which they can be measured, level by level and with ever more failed members."""
+    """Return the cells in the order in which they can be measured, level by level and by number of failed members."""
     return [
         Cell(level, failed, direction, depth)
         for level in levels

@@ -2,7 +2,7 @@
 
 The array is RAID 5 on six emulated drives, with a constant service time and with mechanics. Random 4 KiB writes at
 depth 32 are followed by a rebuild that is throttled to 1 MB/s, a wait of two hours, and a start of fio. Then the cost
-of an experiment's cell in addition to its simulated time is measured. The report shows bounds beside measured values.
+of an experiment's cell in addition to its simulated time is measured. The report shows bounds next to measured values.
 The outcome is the smallest of all values of measured ÷ bound (for costs, bound ÷ measured).
 """
 

@@ -32,7 +32,7 @@ One = TypeVar("One", int, str)
 RAIDLAB = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())")
 """The beginning of the command line of raidlab, whose arguments follow."""
 SMALL_EXPERIMENT, DRIVES_EXPERIMENT = (Path(__file__).with_name(f"{name}.toml") for name in ("small", "drives"))
-"""Experiments of some seconds for scripts that run one: on files in real time, and on emulated drives."""
+"""Experiments of a few seconds for scripts that run one: on files in real time, and on emulated drives."""
 
 
 def asked(smoke: Options, argv: Sequence[str] | None = None) -> Options:

@@ -108,7 +108,7 @@ def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) ->
 
 
 class OneArray:
-    """One array at a time, on the first disks of a lab. It is built anew if its level changes."""
+    """One array at a time, on the first disks of a lab. It is built again if its level changes."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
