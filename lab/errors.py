@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 
 class LabError(Exception):
-    """An operation failed. The message says which object is concerned, and the hint says what to do next."""
+    """An operation failed. The message says which object is affected, and the hint says what to do next."""
 
     exit_code = ExitCode.FAILED
 

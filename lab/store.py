@@ -271,7 +271,7 @@ class RunFolders:
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove what killed commands left, unless another process is changing the store. Return a sentence on each."""
+        """Remove what killed commands left, unless another process is changing the store. Return one sentence each."""
         try:
             if not any(True for _ in self._leftovers()):
                 return []

@@ -215,7 +215,11 @@ def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transpo
 
 
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
-    """The kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
+    """Return the step that tells the kernel whether the drive rotates.
+
+    Without this step, the kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of
+    Linux 6.1).
+    """
     flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
     how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the least busy copy"
     word = "rotates" if is_rotational else "does not rotate"

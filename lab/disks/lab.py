@@ -69,7 +69,7 @@ from lab.machine.programs import program_files
 from lab.machine.state_folder import FolderLock, StateFolder
 from lab.plans import Plan, Step
 from lab.tomlfile import with_new_keys
-from lab.units import MIB, human_bytes
+from lab.units import MIB, counted, human_bytes
 
 _SUFFIX = ".img"
 _ELSEWHERE = "or put the state folder elsewhere with RAIDLAB_STATE=FOLDER"
@@ -434,7 +434,8 @@ class Lab:
         made = self._attached[before:]
         if len(made) < len(specs):
             raise LabError(
-                f"there is no free {kind} device for {len(specs) - len(made)} disks", hint="detach some disks first"
+                f"no free {kind} device is left for {counted(len(specs) - len(made), 'disk')}",
+                hint="detach some disks first",
             )
         return made
 

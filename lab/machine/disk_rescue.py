@@ -3,7 +3,7 @@
 
 Completed requests of all file disks return through one socket, whose epoll event is edge-triggered (os_add_epoll_fd in
 arch/um/os-Linux/irq.c). The kernel stores reported events in one static array. While it iterates over the array, a soft
-interrupt may let a pending SIGIO in, and the nested run of the same handler overwrites the array. An event that is lost
+interrupt may admit a pending SIGIO, and the nested run of the same handler overwrites the array. An event that is lost
 in this way never recurs, so the completions stay in the socket, and processes wait for their disks forever. The next
 completed request of any file disk is a new event. The kernel then processes all waiting completions.
 """

@@ -19,7 +19,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 # Only imports at the beginning of a line count, because imports for type checkers are indented.
 _IMPORT = re.compile(r"^from (lab\.[\w.]+) import ", re.MULTILINE)
 Change = Callable[[str], str]
-"""A function that changes a module's text, used to try a program with a defect."""
+"""A function that changes a module's text, so that a program can be run with a deliberate defect."""
 
 
 def unchanged(text: str) -> str:

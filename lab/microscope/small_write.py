@@ -507,7 +507,7 @@ def _data_of(cells: Iterable[SeenCell]) -> dict[int, bytes]:
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield all subsets by size, with each prefix in md's order first. Of many writes, yield only the prefixes."""
+    """Yield all subsets by size, with each prefix in md's order first. With many writes, yield only the prefixes."""
     for count in range(len(slots) + 1):
         beginning = slots[:count]
         yield beginning
