@@ -91,7 +91,7 @@ class Argument:
     also: str = ""
     """Another name for the option, for example for scripts written for earlier versions."""
     is_placed: bool = False
-    """Whether it is a positional argument on the command line, in the order of the fields, instead of an option."""
+    """Whether it is a positional argument on the command line, not an option; their order is that of the fields."""
     is_needed: bool = False
     """Whether the command line requires it; a lesson file may omit it if the field has a default."""
     left_out: str | None = None
@@ -203,7 +203,7 @@ class Action(Verb, frozen=True, kw_only=True):
     """The flag that the app sets because it shows the plan and its effect on the array and asks for confirmation."""
     in_lessons: ClassVar[bool] = True
     needs: ClassVar[Needs] = ()
-    """The app's further conditions, after those of the base classes; ``plan`` repeats the checks a command needs."""
+    """Further conditions in the app, after those of the base classes; for commands, ``plan`` checks what is needed."""
     effect: ClassVar[str] = ""
     """What the action does, shown with the plan; ``Selection.filled`` replaces the placeholders in braces."""
 
@@ -255,7 +255,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
     wait_help: ClassVar[str] = ""
     """The help text of ``--wait``, or an empty string if the command has no such option."""
     waits_on_uml: ClassVar[bool] = True
-    """Whether it waits by default on uml:, where the machine and md's work end when the command ends."""
+    """Whether the command waits by default on uml:, where the machine, and md's work with it, ends with the command."""
     is_volatile: ClassVar[bool] = False
     """Whether md keeps the setting only in memory, so that it is lost on uml: and qemu: when the command ends."""
     long_work: ClassVar[str] = ""
@@ -275,7 +275,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
 
 
 class OperationAction(PlanAction, frozen=True, kw_only=True):
-    """An operation on arrays, whose plan depends only on them and their disks, so that fault scenarios have it too."""
+    """An operation whose plan depends only on the arrays and their disks, so that fault scenarios can use it too."""
 
     @abstractmethod
     def plan(self, arrays: ArraysToPlan) -> Plan:

@@ -75,7 +75,7 @@ def _unless_redundant(it: Selection) -> str:
 
 
 def _unless_allowed(it: Selection, what: str) -> str:
-    return f"{it.array_name} does not allow it" if it.array and what in it.array.cannot else ""
+    return f"{it.array_name} does not support this" if it.array and what in it.array.cannot else ""
 
 
 def _unless_a_disk_suits(it: Selection) -> str:
@@ -272,12 +272,12 @@ class BadBlock(PlanAction, MemberAction, frozen=True, kw_only=True, tag="disk.ba
 
 
 class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
-    """Slow a spindle down to the speed of a slower drive model, while it is in use."""
+    """Slow a spindle down to the speed of a slower drive model while the spindle is in use."""
 
     words, key, label = "disks slow", "d", "Slow down"
     tooltip = "Make an emulated drive answer more slowly from now on"
-    title, picks = "Pace of {disk}", "model"
-    intro = "How fast should it answer from now on? It cannot be faster than its own model."
+    title, picks = "Speed of {disk}", "model"
+    intro = "Which model's speed should {disk} have from now on? It cannot be faster than its own model."
     needs = (
         attrgetter("lack_of_disk"),
         lambda it: "" if it.disk and it.disk.model else f"{it.disk_name} is not an emulated drive",
@@ -446,9 +446,9 @@ class Speed(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.
     intro = "How fast may {array} be rebuilt or checked? The load gets the bandwidth that the sync leaves."
     needs = (_unless_redundant,)
     minimum: Annotated[
-        str, Argument("Lower limit per member and second, such as 10M; a bare number is in KiB.", option="--min")
+        str, Argument("Minimum bytes per second for each member, such as 10M; a bare number is in KiB.", option="--min")
     ] = ""
-    maximum: Annotated[str, Argument("Upper limit per member and second, such as 200M.", option="--max")] = ""
+    maximum: Annotated[str, Argument("Maximum bytes per second for each member, such as 200M.", option="--max")] = ""
 
     @classmethod
     def choices(cls) -> list[Choice]:
@@ -496,7 +496,7 @@ class Scrub(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.
     @classmethod
     def choices(cls) -> list[Choice]:
         return [
-            Choice("check", "Check", "Read everything and count where copies or parity differ", "c"),
+            Choice("check", "Check", "Read everything and count the sectors where copies or parity differ", "c"),
             Choice("repair", "Repair", "Make parity or copies agree with the data as read, right or wrong", "r"),
             Choice("stop", "Stop", "End a running check or repair", "s"),
         ]
@@ -699,7 +699,7 @@ class Create(OperationAction, frozen=True, kw_only=True, tag="array.create"):
     ) -> Spec:
         """Return the array's spec on ``disks``, of which ``free`` are unused; ``taken`` names all existing arrays.
 
-        Without ``disks``, it is on placeholders of ample size, so that no error in it is due to the actual disks.
+        Without ``disks``, the spec uses placeholders of ample size, so that no error is due to the actual disks.
         Raises SpecError if a disk is unknown, and ArrayError if too few are free or the name is taken.
         """
         require_free_name(self.array, taken)

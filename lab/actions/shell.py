@@ -1,4 +1,4 @@
-"""Lines for the machine's shell, which lessons and fault scenarios contain where no action does what they need."""
+"""Shell command lines, which lessons and fault scenarios use for operations that no other action performs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         return f"raidlab exec {shlex.quote(self.line)}"
 
     def perform(self, session: LabSession) -> None:
-        """Run the line only in an embedded kernel, since a lesson may come from an unknown author. Raises LabError."""
+        """Run the line. Raises LabError if it fails.
+
+        Only an embedded kernel runs it, because a lesson may come from an unknown author. Elsewhere LabError is raised.
+        """
         from lab.session.session import Shell, link_disks
 
         if not session.is_embedded:

@@ -1,8 +1,8 @@
-"""The checks and readings of lessons and drills for arrays, for the end of a drill, and for fault scenarios.
+"""The checks and readings of lessons and drills: on arrays, on the final state of a drill, and on fault scenarios.
 
-All values describe the current state of the array, never the arguments with which it was created. Additional commands
-are necessary to read superblocks, counters, file systems, and files that programs wrote. Such data are gathered only
-for lessons with a check or a reading whose ``needs_disks`` is true (``lab.lessons.student``).
+All values describe the current state of the array, never the arguments with which it was created. Superblocks,
+counters, file systems, and files that programs wrote can be read only with additional commands. These data are
+therefore gathered only for lessons with a check or a reading whose ``needs_disks`` is true (``lab.lessons.student``).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
-    """The members of the array, including faulty ones, are these disks in any order, written ``disk01,disk02``."""
+    """The members of the array, including spares and faulty ones, are these disks in any order (``disk01,disk02``)."""
 
     disks: str
 
@@ -191,8 +191,8 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The array has lost more members than its level tolerates, so it is ``broken`` or md/degraded is too high."""
 
     parity_members: int = 0
-    """Number of members that an array of this parity level can lose, or 0 if only the state counts. It is needed
-    because such an array is never ``broken`` (md.rst).
+    """Number of members that an array of this parity level can lose, or 0 if only the state counts. The state alone is
+    not enough, because md reports ``broken`` only instead of ``clean`` (array_state_show in md.c).
     """
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -222,8 +222,8 @@ class DiskInArray(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class DiskOut(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
     """The array runs without this disk, which is faulty or not a member.
 
-    On the embedded kernel, every command assembles the array again. md leaves out a faulty disk then, so the disk is no
-    longer a member when the next command runs.
+    On the embedded kernel, every command assembles the array again, without faulty disks. So a faulty disk is no longer
+    a member when the next command runs.
     """
 
     states = ("faulty", "not a member")
@@ -360,7 +360,7 @@ def _degraded(status: ArrayStatus) -> CheckOutcome:
 
 
 _SHARE_READ = 0.8
-"""A disk counts as copied if at least this share of the component size was read or written."""
+"""A disk counts as copied if at least this share of the component size was read from it and written to the target."""
 
 
 class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
@@ -661,7 +661,7 @@ class SuperblockIs(StrEnum):
     was re-added or its assembly was forced.
     """
     NEW = "new"
-    """It belongs to the same array, which accepted the disk as a new member and rebuilt it in full."""
+    """It belongs to the same array, which accepted the disk as a new member and rebuilt the disk in full."""
     USED = "used"
     """It is ``written`` or ``new``."""
     OTHER = "other"
@@ -676,7 +676,7 @@ class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fie
 
     became: SuperblockIs
     disks: str = ""
-    """The disks, such as ``disk01,disk02``, or else those of the array that had the data when the drill began."""
+    """The disks, such as ``disk01,disk02``; by default, those of the array that had the data when the drill began."""
     at_least: int = 1
 
     def holds(self, seen: DrillEnd) -> bool:
@@ -708,8 +708,8 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
     """The superblocks of all these disks have this value. With ``is_so = false``, at least one has a different value.
 
-    ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot, because it does not
-    matter when a spare gets its slot.
+    ``is_so = false`` ignores disks without a superblock. For the key ``role`` it also ignores disks without a slot,
+    because it does not matter when a spare gets its slot.
     """
 
     disks: str

@@ -2,8 +2,8 @@
 
 A check on a measurement bounds the ratio of two parts of one result, never an absolute figure. An absolute figure
 depends more on the computer than on RAID, whereas a ratio of two measurements that were made minutes apart on the same
-disks depends mainly on RAID. A reading has a source and a tolerance. Some readings are calculated: the rebuild time of
-a large drive, and the mean time to data loss of an array.
+disks depends mainly on RAID. A reading has a source and a tolerance. Some readings are calculated, such as the
+rebuild time of a large drive and the mean time to data loss of an array.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
     """Return one part's figure for each repeat, in order, omitting repeats for which fio reported none."""
-    # Use the direction that the job measured. For a mix, use the reads, because users wait for them.
+    # Use the direction that the job measured. For a mixed load, use the reads, because users wait for reads.
     parts = [cell.figures.reads or cell.figures.writes for cell in choice.find(record)]
     found = [figure.of(part) for part in parts if part]
     return [value for value in found if value is not None]

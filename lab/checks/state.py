@@ -77,7 +77,7 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 def parse_examine(disk: str, text: str) -> MemberPicture:
     """Parse the output of ``mdadm --examine`` for one disk.
 
-    All lines of metadata 1.x are understood, and those lines of metadata 0.90 that 1.x has as well.
+    The fields of metadata 1.x are recognised, and those fields of metadata 0.90 that 1.x also has.
     """
     found: dict[str, str] = {}
     for line in text.split("\n"):
@@ -225,13 +225,13 @@ class CheckOutcome:
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
-    """A requirement on the lab, with typed arguments. Lesson files cannot run code.
+    """A requirement on the lab, with typed arguments. In a file, a check consists only of these and contains no code.
 
-    The key ``that`` in a file selects the subclass by its tag, in which underscores join words (``disk.in_array``).
+    The key ``that`` in the file selects the subclass by its tag, in which underscores join words (``disk.in_array``).
     """
 
     lasts: ClassVar[bool] = False
-    """Whether a check that has passed stays passed for its step, because later snapshots may not show the event."""
+    """Whether a check that has passed once counts as passed for the rest of its step."""
     in_lessons: ClassVar[bool] = True
     needs_lab: ClassVar[bool] = True
     """Whether the check is about arrays, disks or data, so that the lab must be open."""
@@ -260,5 +260,5 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def all_hold(checks: Iterable[Check], lab: CheckedState) -> bool:
-    """Whether all checks hold in this snapshot. A mistake is recognised only if they do."""
+    """Whether all checks hold in this snapshot. A mistake is recognised only if all of its checks hold."""
     return all(check.evaluate(lab).is_passed for check in checks)

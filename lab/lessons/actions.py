@@ -1,4 +1,4 @@
-"""Actions that only lessons have: measurements and faults on a separate lab."""
+"""Actions that only lessons use: measurements, fault scenarios and crash points in a separate lab."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.session.session import LabSession
 
 
 class ApartAction(Action, frozen=True, kw_only=True):
-    """An action on a separate lab with its own disks; on some machines the open lab must be closed first."""
+    """An action in a separate lab with its own disks; on some machines the open lab must be closed first."""
 
     @property
     @abstractmethod

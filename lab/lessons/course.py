@@ -82,9 +82,9 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     that holds this number.
     """
     disk_from: str = ""
-    """The name of a variable, one of whose disks is drawn."""
+    """The name of a variable; one of its disks is drawn."""
     disk_besides: tuple[str, ...] = ()
-    """Names of variables whose disks are excluded; one other disk of ``disk_from``, or of the lab, is drawn."""
+    """Names of variables whose disks are excluded. One of the other disks of ``disk_from``, or of the lab, is drawn."""
     index: int | None = None
     """The index, from 0, of the disk to use; None if the seed selects the disk."""
     case: str = ""
@@ -123,7 +123,7 @@ class Question(QuestionText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number that the student reads and types; it is compared with the current value."""
+    """A number that the student reads and types. The typed number is compared with the current value."""
 
     question: str
     value: Arguments
@@ -143,7 +143,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     types: Arguments = {}
     """The source of the wrong number, as in a reading; empty if the mistake concerns only the lab."""
     times: float | str = 1.0
-    """The factor by which the number of ``types`` is multiplied; it may be a text with placeholders of the seed."""
+    """The factor by which the number of ``types`` is multiplied. It may be a text with placeholders of the seed."""
     hint: str
 
 
@@ -185,8 +185,8 @@ class Lesson(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     needs: tuple[str, ...] = ()
     """Lessons that must precede this one."""
     measure: dict[str, str] = {}
-    """The text of an experiment file, by the measurement's name. It is run on separate disks; id and format_version are
-    added.
+    """The text of an experiment file, by the measurement's name. The experiment runs on separate disks. ``id`` and
+    ``format_version`` are added to the text.
     """
     steps: tuple[LessonStep, ...]
     wrong: tuple[Wrong, ...]
@@ -732,7 +732,7 @@ def word_languages() -> tuple[str, ...]:
 MOST_WITHIN_PERCENT = 10.0
 """The largest tolerance of a reading. With a larger one, a guess could be accepted."""
 TRIED_SEEDS = ("", *(f"try-{number}" for number in range(12)))
-"""A lesson must be valid for every seed; the checks try these."""
+"""The seeds that are tried, because a lesson must be valid for every seed."""
 
 
 def course_problems(course: Course) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A student's state in a lesson, its transitions, and the parts of it that the student may see.
+"""The state of a student in a lesson, its transitions, and the parts of a step that the student may see.
 
 A step is shown without the answers to its question, its reading or its choice. Nothing here uses a clock, files or a
 machine.
@@ -212,7 +212,7 @@ class DisplayedCheck:
     name: str
     required: str
     found: str
-    """What was found instead, or the measured figures; empty if there is nothing to add."""
+    """What was found, or the measured figures; empty if there is nothing to add."""
     is_passed: bool
 
 
@@ -257,7 +257,7 @@ def shows_solution(progress: StepProgress) -> bool:
 
 
 def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
-    """Return the parts of a view that may be displayed: until the student predicts, not the results of checks."""
+    """Return the parts of a view that may be displayed. The results of checks are omitted before the prediction."""
     step = view.step
     if step.ask is not None and not (asked := view.checks[0]).is_passed:
         question = DisplayedCheck(asked.name, words.requirement(asked.name, asked.facts), "", is_passed=False)

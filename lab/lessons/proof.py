@@ -1,4 +1,4 @@
-"""Proves a lesson by working through it the way a student would, and opens the labs for this."""
+"""Proves a lesson by working through it as a student would, and opens the labs for the proof."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LessonProver(Prover):
         return opened
 
     def _blank(self) -> None:
-        """Stop all arrays, and blank all disks that were members of one; the others are blank already."""
+        """Stop all arrays, and blank all disks that were members of an array; the other disks are blank already."""
         session = self._session
         used = {f"/dev/{status.name}" for status in session.statuses()}
         used.update(member.device for status in session.statuses() for member in status.members)

@@ -1,8 +1,8 @@
-"""What a student does: open lessons, do their steps and make progress. The command line and the app use this module.
+"""The operations of a student: open lessons and do their steps. The command line and the app use this module.
 
 The actions of a step run in order, in one open lab if they need one. Measurements, fault scenarios and power cuts of a
-lesson use a separate lab. The state that is stored between commands is the open lesson, the student's seed and
-language, and the progress in every lesson.
+lesson use a separate lab. The state that is stored between commands consists of the open lesson, the student's seed
+and language, and the progress in every lesson.
 """
 
 from __future__ import annotations
@@ -311,7 +311,10 @@ class LessonSession:
         self._change_step(lambda progress: engine.answer(self.lesson, progress, text))
 
     def hint(self) -> str:
-        """Take and return the next hint. Raises LessonError if the lesson is done, or the step by another program."""
+        """Take and return the next hint.
+
+        Raises LessonError if the lesson is done, or if another program has completed the step.
+        """
         self._change_step(lambda progress: engine.take_hint(self.lesson, progress))
         return self.hints_shown[-1]
 
@@ -342,7 +345,10 @@ class LessonSession:
         return view
 
     def clearing(self, session: LabSession) -> Plan:
-        """Return the plan that blanks the disks before ``restart``. Raises its errors, and DrillError."""
+        """Return the plan that blanks the disks before ``restart``.
+
+        Raises the errors of ``restart``, and DrillError.
+        """
         self._newest()
         return session.reset_all()
 
@@ -400,7 +406,7 @@ class LessonSession:
                         break
 
     def _change(self, make: Callable[[Progress], Progress]) -> None:
-        """Change the progress as it is stored: another program may have stored an answer or a hint in the meantime.
+        """Change the stored progress, because another program may have stored an answer or a hint in the meantime.
 
         Raises LessonError if another program has started the lesson again.
         """
@@ -645,7 +651,7 @@ def asks_for_disks(lesson: ReadyLesson) -> bool:
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
-    """Return the data on the disks and the counters since ``before``; empty if the lesson does not need them."""
+    """Return the data on the disks and the counters since ``before``, or an empty state if the lesson needs none."""
     if not asks_for_disks(lesson):
         return DeepState()
     checks = [check for step in lesson.steps for check in step.checks_and_sources]
@@ -698,7 +704,10 @@ def _waited(snapshot: Snapshot, array: str) -> float:
 
 
 def _ext_bytes(head: bytes) -> int | None:
-    """Return the bytes of an ext2, ext3 or ext4 file system, or None (Documentation/filesystems/ext4/super.rst)."""
+    """Return the size in bytes of an ext2, ext3 or ext4 file system, or None if there is none.
+
+    Source: Documentation/filesystems/ext4/super.rst.
+    """
     if len(head) < 2 * _EXT_SUPERBLOCK:
         return None
     (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)
@@ -735,9 +744,9 @@ def carry_out(
     run_apart: Callable[[ApartAction], None],
     before_action: Callable[[Action], None] = lambda _: None,
 ) -> StepView | None:
-    """Run all actions, then evaluate the step. If the last action needed a lab, the lab is still open for this.
+    """Run all actions, then evaluate the step. If the last action needed a lab, the step is evaluated in the same lab.
 
-    Some actions need a separate lab, which some machines provide only while this one is closed.
+    Some actions need a separate lab, which some machines provide only while this lab is closed.
     """
     view = None
     for is_apart, group in groupby(actions, key=lambda action: isinstance(action, ApartAction)):

@@ -1,4 +1,4 @@
-"""The verbs of lessons: commands, and keys of the app."""
+"""The verbs of lessons, with their commands and their keys in the app."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StartLesson(Verb, frozen=True, kw_only=True):
     """Begin a lesson, or continue it where you left off."""
 
     words, key, label = "lesson start", "v", "Variant"
-    tooltip = "Type a word, such as your name: it varies the sizes, the levels and the disk that fails"
+    tooltip = "Type a word, such as your name: it selects the sizes, the levels and the disk that fails"
     name: Annotated[
         str,
         Argument("The lesson's id, number or part of the id; or a file's path.", is_placed=True, is_needed=True),
@@ -37,7 +37,7 @@ class ShowLesson(Verb, frozen=True, kw_only=True):
 
 
 class Answer(Verb, frozen=True, kw_only=True):
-    """Answer the question of this step, or type the number that it asks for."""
+    """Answer the question of this step, or give the number that it asks for."""
 
     words, key, label = "lesson answer", "t", "Type number"
     tooltip = "Type the number that this step asks for"
@@ -48,7 +48,7 @@ class Answer(Verb, frozen=True, kw_only=True):
 
 
 class CheckStep(Verb, frozen=True, kw_only=True):
-    """Check this step on the real lab. Exits with status 1 while something is missing."""
+    """Check this step on the real lab. Exits with status 1 if something is missing."""
 
     words = "lesson check"
 
@@ -64,7 +64,7 @@ class DoStep(Verb, frozen=True, kw_only=True):
     """Let the lab do this step for you, with the same commands that you would type."""
 
     words, key, label = "lesson do", "o", "Do it"
-    tooltip = "Have the lab do this step, with the same commands"
+    tooltip = "Have the lab do this step, with the same commands that you would type"
     plan: Annotated[bool, Argument("Print the commands of this step, as its last hint does.")] = False
 
 
