@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Another member is set faulty while a RAID 5 rebuilds onto a spare: does md count the spare as a member in sync?
+# A RAID 5 is rebuilding onto a spare, and another member becomes faulty: does md count the spare as a member in sync?
 # As root: failure-in-rebuild.sh MEMBER MEMBER MEMBER SPARE   (16 MiB or more each; all data on them is lost)
 # Exit status: 0 the spare counts as a member in sync (reproduced), 1 it remains a spare (refuted), 2 this could not be tried.
 set -euo pipefail
@@ -29,13 +29,13 @@ wrong() {
     END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
 }
 
-# Prints how many blocks of the running array are wrong. An unreadable block becomes zeros in the copy, and so counts as wrong.
+# Prints how many blocks of the running array are wrong. An unreadable block is replaced with zeros in the copy, so it counts as wrong.
 lost() {
   dd if="$array" of="$copy" bs=4k iflag=direct conv=noerror,sync status=none 2>/dev/null || true
   wrong | wc -l
 }
 
-# Succeeds if no rebuild runs, and none starts within two seconds, which is longer than md needs to start one.
+# Waits until no rebuild has been running for two seconds, which is longer than md needs to start one.
 settle() {
   local calm=0
   until ((calm == 20)); do
@@ -44,7 +44,7 @@ settle() {
   done
 }
 
-# Prints how many KiB of the spare are rebuilt, or nothing if no rebuild runs.
+# Prints how many KiB of the spare have been rebuilt, or nothing if no rebuild is running.
 rebuilt() { if [[ $(</proc/mdstat) =~ recovery\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
 # try DEVICE...: assembles the array from these devices with --force.

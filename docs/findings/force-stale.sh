@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A RAID 5 has lost three members, one of them long before the others: does `mdadm --assemble --force` use the oldest one, although the array can start without it?
 # As root: [ORDER="2 3 0 1"] force-stale.sh MEMBER MEMBER MEMBER MEMBER   (8 MiB or more each; all data on them is lost)
-#   ORDER   the order of the members on mdadm's command line (2 3 0 1); member 3 fails first, then 2 and 1
+#   ORDER   the order of the members on mdadm's command line (2 3 0 1); member 3 fails first, then member 2, then member 1
 # Exit status: 0 the oldest member is used (reproduced), 1 it is not, and all data is intact (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
@@ -14,10 +14,10 @@ clean_up() {
   exit "$verdict"
 }
 
-# Each block of 4 KiB contains its own number as 4095 digits and a line feed; the second time another number is added.
+# Each block of 4 KiB contains the sum of its own number and $1, as 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' "$1" $(($1 + blocks - 1)); }
 
-# Prints the blocks that do not contain their number. Every correct block ends with a line feed, whatever precedes the block.
+# Prints the blocks that do not contain the sum of their number and $1. Every correct block ends with a line feed, whatever precedes the block.
 wrong() {
   tr '\0' - <"$array" | awk -v blocks="$blocks" -v first="$1" '
     BEGIN { zeros = sprintf("%04095d", 0) }
@@ -29,8 +29,8 @@ wrong() {
     END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
 }
 
-# Sets a member faulty, and waits until the other members' superblocks record it: until then the member is blocked. mdadm 4.3
-# and later refuse to fail a member that the array needs, so this asks md, which returns EBUSY but fails the member.
+# Sets a member faulty, and waits until the other members' superblocks record this; until then the member is blocked. mdadm 4.3
+# and later refuse to fail a member that the array needs, so this writes to sysfs. md returns EBUSY, but fails the member.
 fail() {
   local state="$sysfs/dev-${1##*/}/state"
   echo faulty 2>/dev/null >"$state" || true
@@ -58,7 +58,7 @@ main() {
   mdadm --quiet --stop "$array"
   mapfile -t events <<<"$(mdadm --examine "$@" | sed -n 's/^ *Events : //p')"
   echo "events of the members: ${events[*]}"
-  # mdadm counts a member whose event count is one behind as up to date.
+  # mdadm considers a member that is one event behind to be up to date.
   ((events[0] >= events[2] + 2)) || { echo "member 2 is less than two events behind" >&2 && exit 2; }
   for device in ${ORDER:-2 3 0 1}; do named+=("${*:device+1:1}"); done
   mdadm --assemble --force --run "$array" "${named[@]}"

@@ -2,7 +2,7 @@
 # An array with a bitmap grows to the size of larger members, and is stopped before the new part is synced: does md sync it afterwards?
 # As root: [LEVEL=1] [BITMAP=internal] larger-array-bitmap.sh MEMBER MEMBER...   (8 MiB or more each; all data on them is lost)
 #   LEVEL   the array's level (1)
-#   BITMAP  `--bitmap=none` as a control (internal)
+#   BITMAP  the array's bitmap (internal); none is the control
 # Exit status: 0 the members still differ in the new part (reproduced), 1 it is synced (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
@@ -17,7 +17,7 @@ clean_up() {
 
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
-# A pending sync may not have started yet.
+# Waits until all of the array is in sync. A pending sync may not have started yet, so an idle array is not enough.
 synced() {
   until [[ $(<"$sysfs/resync_start") == none ]]; do sleep 0.2; done
   idle
@@ -40,7 +40,7 @@ main() {
     dd if=/dev/zero of="$device" bs=1M count=2 oflag=direct status=none
     dd if=/dev/urandom of="$device" bs=1M count=6 seek=2 iflag=fullblock oflag=direct status=none
   done
-  # The first 2 MiB of each member are synced, and remain so.
+  # The first 2 MiB of each member's data are synced, and remain so.
   mdadm --quiet --create "$array" --run --level="${LEVEL:-1}" --raid-devices=$# --bitmap="${BITMAP:-internal}" --size=2M --data-offset=2M "$@"
   synced
   until [[ $(dirty "$1") == @(|0) ]]; do sleep 0.5; done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The power fails while `mdadm --grow` changes the layout of a RAID 5; this moves the data offset, so it needs no backup file: is the data intact?
 # As root: [CUT=KIB] [GROW=OPTIONS] reshape-power-cut.sh MEMBER MEMBER MEMBER MEMBER COPY COPY COPY COPY   (32 MiB or more each; all data on them is lost)
-#   CUT   the power fails when this many KiB of each member are reshaped, at 1.5 MB/s: all members are frozen at one instant and copied (5000)
+#   CUT   the power fails when this many KiB of each member have been reshaped, at 1.5 MB/s: all members are suspended at one instant and copied (5000)
 #   GROW  the options of `mdadm --grow` (--layout=right-asymmetric --data-offset=2M)
 # Exit status: 0 data was lost (reproduced), 1 the reshape continued and all data is intact (refuted), 2 this could not be tried.
 set -euo pipefail
@@ -49,14 +49,14 @@ create() {
 
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
 
-# reshape_position is set from the request to the end of a reshape, even before its thread runs.
+# reshape_position is set from the request for a reshape until its end, even before the reshape's thread runs.
 is_idle() { [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; }
 idle() { until is_idle; do sleep 0.2; done; }
 
-# Prints how many KiB of each member are reshaped.
+# Prints how many KiB of each member have been reshaped.
 reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi; }
 
-# Copies the contents of all members at one instant; the original array then finishes its reshape, and is not used again.
+# Copies the contents that all members have at one instant. The original array then finishes its reshape, and is not used again.
 cut_power() {
   local layer number state
   for layer in "${layers[@]}"; do dmsetup suspend --noflush --nolockfs "$layer"; done

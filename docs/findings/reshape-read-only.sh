@@ -30,10 +30,10 @@ wrong() {
 
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
 
-# reshape_position is set from the request to the end of a reshape, even before its thread runs.
+# reshape_position is set from the request for a reshape until its end, even before the reshape's thread runs.
 idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
 
-# Prints how many KiB of each member are reshaped, or nothing if no reshape runs.
+# Prints how many KiB of each member have been reshaped, or nothing if no reshape is running.
 reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
 main() {

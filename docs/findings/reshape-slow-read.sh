@@ -46,7 +46,7 @@ create() {
     --data-offset=$((offset / 2))K "/dev/mapper/$name" "${@:2:3}"
   blocks=$(($(blockdev --getsize64 "$array") / 4096))
   numbers | dd of="$array" bs=64k iflag=fullblock oflag=direct status=none
-  # None of it remains in md's stripe cache.
+  # Shrink md's stripe cache once, so that none of the blocks remains in it.
   echo 17 >"$sysfs/stripe_cache_size"
   echo 256 >"$sysfs/stripe_cache_size"
 }
@@ -60,7 +60,7 @@ slow_chunk() {
   dmsetup resume "$name"
 }
 
-# reshape_position is set from the request to the end of a reshape, even before its thread runs.
+# reshape_position is set from the request for a reshape until its end, even before the reshape's thread runs.
 idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
 
 offsets() { mdadm --examine "$1" | sed -nE 's/^ +(Data Offset|New Offset|Reshape pos.n) : ([0-9]+).*/  \1: \2/p' | paste -sd ' '; }

@@ -3,7 +3,7 @@
 # As root: [LEVEL=5] [CREATE=OPTIONS] [LATE=1] spare-in-sync.sh MEMBER MEMBER MEMBER... SPARE   (16 MiB or more each; all data on them is lost)
 #   LEVEL   the array's level (5); all devices but the last are its members, and the first one fails
 #   CREATE  more options of `mdadm --create`, such as --layout=f2
-#   LATE    as a control, the power fails only after the spare's superblock is written too
+#   LATE    as a control, the power fails only after the spare's superblock has been written too
 # Exit status: 0 md accepts the blank spare as a member in sync (reproduced), 1 it does not (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
@@ -47,8 +47,8 @@ roles() {
   done
 }
 
-# Saves all superblocks at the moment when the members' superblocks already give the slot to the spare, and the spare's own does not:
-# device mapper holds the spare's writes back from before the members' superblocks are written.
+# Saves all superblocks at the moment when the members' superblocks already give the slot to the spare, but the spare's own does not.
+# Device mapper holds back all writes to the spare, beginning before the members' superblocks are written.
 cut_power() {
   local before
   echo frozen >"$sysfs/sync_action"

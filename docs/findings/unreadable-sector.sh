@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A RAID 5 has lost a member, and a sector of another member is unreadable: does a read of that sector ever end?
 # As root: [LIST=bbl] unreadable-sector.sh MEMBER MEMBER MEMBER [SPARE]   (16 MiB or more each; all data on them is lost)
-#   LIST   no-bbl: the members have no bad-block lists (bbl)
-#   SPARE  the rebuild onto it reads the sector; without a spare, dd reads it
+#   LIST   whether the members have bad-block lists (bbl), or not (no-bbl)
+#   SPARE  if given, the rebuild onto this spare reads the sector; otherwise dd reads it
 # Exit status: 0 md retries for more than ten seconds (reproduced), 1 the read ends (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
@@ -26,14 +26,14 @@ layer() {
 
 node() { dmsetup info --noheadings -co blkdevname "${name}1"; }
 
-# Prints how many reads of the member have ended (iostats.rst, field 1).
+# Prints how many reads of the member have completed (iostats.rst, field 1).
 reads() { awk '{ print $1 }' "/sys/block/$(node)/stat"; }
 
 goes_on() { if [[ $reader ]]; then kill -0 "$reader" 2>/dev/null; else [[ $(<"$sysfs/sync_action") != idle ]]; fi; }
 
 prepare() {
   for device; do dd if=/dev/zero of="$device" bs=1M count=4 oflag=direct status=none; done
-  # Each retry takes 10 ms, as on a drive that gives up immediately.
+  # Each read of the sector takes 10 ms and then fails, as on a drive that does not retry for long.
   dmsetup create "${name}0" --table "0 8 error"
   layer create "$2" "linear $2 $offset"
   mdadm --quiet --create "$array" --run --level=5 --raid-devices=3 --assume-clean --bitmap=none --size=8M --data-offset=2M "$1" "/dev/mapper/${name}1" "$3"
@@ -57,7 +57,7 @@ main() {
     mdadm --quiet "$array" --add "$4"
     sleep 1
   else
-    # The second chunk of the first row, which lies on the second member.
+    # Read from the second chunk of the first row, which is on the second member.
     dd if="$array" of=/dev/null bs=4k count=1 skip=$(($(<"$sysfs/chunk_size") / 4096)) iflag=direct status=none &
     reader=$!
   fi
