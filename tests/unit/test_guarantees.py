@@ -36,7 +36,7 @@ SECURITY = {
     ),
     "students on one machine": (WRITING, READING, LAYERS),
     "a network": ("tests/hardening/test_process.py::", "tests/unit/sweep/"),
-    "a machine that you drive": ("tests/unit/machine/test_channel.py::",),
+    "a machine that raidlab controls": ("tests/unit/machine/test_channel.py::",),
 }
 
 
@@ -50,7 +50,7 @@ def listed(file: str, heading: str, start: str) -> list[str]:
     ("found", "checked"),
     [
         (listed("docs/machines.md", "### The computer's files", "- "), MACHINES),
-        (listed("SECURITY.md", "## From whom", "| ")[1:], SECURITY),
+        (listed("SECURITY.md", "## Threats", "| ")[1:], SECURITY),
     ],
 )
 def test_every_guarantee_has_its_tests(found: list[str], checked: dict[str, tuple[str, ...]]) -> None:
