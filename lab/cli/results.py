@@ -154,8 +154,8 @@ def export(
     """Write results with fio's output and checksums to one file, which 'raidlab results import' reads back.
 
     With --practice, the file also contains the work in lessons and drills, to hand in. 'raidlab class' reads it. With
-    --fio-plot, a folder is written. It contains fio's unchanged output for the repeat with the median IOPS of each
-    array and workload, and the commands that draw the plots.
+    --fio-plot, a folder is written. It contains fio's figures for the measured interval of the repeat with the median
+    IOPS, for each array and workload. The commands that draw the plots are printed.
     """
     option = "--fio-plot" if fio_plot else ""
     exporter = next((each for each in extensions(Exporter) if each.option == option), None)

@@ -11,6 +11,7 @@ the repeat with the median IOPS is exported.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import statistics
@@ -29,6 +30,8 @@ from lab.report.collected import Loaded, each_result
 from lab.results.record import HEALTHY
 from lab.results.rows import Row, rows
 from lab.results.store import ResultStore
+from lab.units import KIB
+from lab.workloads.fio_output import JobFigures
 
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")
 
@@ -93,20 +96,74 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     values = [row.section(cell).iops for cell in row.cells]
     cell = row.cells[values.index(statistics.median_low(values))]
     if not cell.raw_file:
-        raise ResultError("fio's document was not stored", hint="measure it again")
+        raise ResultError("fio's document was not stored, or another program measured it", hint="show it as a report")
     text = each.read_file(cell.raw_file)
     try:
         document: Any = msgspec.json.decode(text)
+        if cell.figures.window_begin_seconds is not None:
+            document = _of_interval(*document, cell.figures)
+            text = msgspec.json.encode(document).decode()
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        raise ResultError("its figures come from two fio documents, or its document is damaged") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError, AttributeError, ArithmeticError):
+        raise ResultError("the written data were read back by another fio, or the document is damaged") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"the document of {document.get('fio version', 'fio')} lacks {', '.join(missing)}")
     if any(digits(options[name]) is None for name in ("iodepth", "numjobs")):
         raise ResultError("its iodepth or numjobs is not a number")
     return options, text
+
+
+def _of_interval(begin: Any, end: Any, figures: JobFigures) -> dict[str, Any]:
+    """Return a document with what fio-plot reads, of the I/Os between two of fio's cumulative documents.
+
+    IOPS, bandwidth and mean latency are those of the record. CPU times are of the whole run, as in the record.
+    """
+    before, after = begin["jobs"][0], end["jobs"][0]
+    job = {name: after[name] for name in ("jobname", "job options", "usr_cpu", "sys_cpu")}
+    for way, section in figures.sections.items():
+        latency = "lat_ns" if section.latency_kind == "total" else "clat_ns"
+        job[way] = {
+            "io_bytes": section.io_bytes,
+            "total_ios": section.total_ios,
+            "runtime": round(section.runtime_seconds * 1000),
+            "bw_bytes": round(section.bandwidth_bytes_per_second),
+            "bw": round(section.bandwidth_bytes_per_second / KIB),
+            "iops": section.iops,
+            "iops_stddev": _deviation(before[way], after[way], "iops_samples", "iops_mean", "iops_stddev"),
+            "lat_ns": {
+                "mean": section.mean_seconds * 1e9,
+                "stddev": _deviation(before[way][latency], after[way][latency], "N", "mean", "stddev"),
+            },
+        }
+    job |= {name: _shares(before, after, name) for name in ("latency_ns", "latency_us", "latency_ms")}
+    return {"fio version": end["fio version"], "global options": end.get("global options", {}), "jobs": [job]}
+
+
+def _deviation(before: Any, after: Any, count: str, mean: str, deviation: str) -> float:
+    """Return the standard deviation of the samples between two documents, or 0 if there are fewer than two samples.
+
+    The documents have the count, mean and standard deviation of all samples so far, from which the sums of squares
+    follow (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances").
+    """
+    earlier, later = before[count], after[count]
+    new = later - earlier
+    if new < 2:
+        return 0.0
+    new_mean = (after[mean] * later - before[mean] * earlier) / new
+    squares = [each[deviation] ** 2 * max(each[count] - 1, 0) for each in (before, after)]
+    between = (new_mean - before[mean]) ** 2 * earlier * new / later
+    return math.sqrt(max(squares[1] - squares[0] - between, 0.0) / (new - 1))
+
+
+def _shares(before: Any, after: Any, name: str) -> dict[str, float]:
+    """Return the share of each range of latencies, in percent of the I/Os between two documents."""
+    earlier, later = (sum(job[way]["total_ios"] for way in ("read", "write")) for job in (before, after))
+    return {
+        limit: max(0.0, (share * later - before[name].get(limit, 0.0) * earlier) / (later - earlier))
+        for limit, share in after[name].items()
+    }
 
 
 def commands(drawn: Sequence[Drawn]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,6 +42,46 @@ def test_documents_lie_where_bench_fio_puts_them(tmp_path: Path) -> None:
     assert list(commands([drawn])) == [
         f"fio-plot -i {tmp_path}/r/raid5/4k -T 'randread 4k' -r randread -l -d 4 32 -n 1"
     ]
+
+
+def cumulative(latencies: list[int], iops: list[int]) -> str:
+    """A document of fio after I/Os with these latencies in nanoseconds, and samples of the IOPS."""
+    micro = sum(each < 1_000_000 for each in latencies) / len(latencies) * 100
+    read = {
+        "total_ios": len(latencies),
+        "iops_samples": len(iops),
+        "iops_mean": statistics.fmean(iops),
+        "iops_stddev": statistics.stdev(iops),
+        "lat_ns": {
+            "N": len(latencies),
+            "mean": statistics.fmean(latencies),
+            "stddev": statistics.stdev(latencies),
+        },
+    }
+    made = json.loads(document("randread"))
+    made["jobs"][0] |= {"read": read, "write": {"total_ios": 0}, "usr_cpu": 1.5, "sys_cpu": 2.5}
+    made["jobs"][0] |= {"latency_ns": {}, "latency_us": {"1000": micro}, "latency_ms": {"2": 100 - micro}}
+    return json.dumps(made)
+
+
+def test_of_a_measured_interval_only_its_own_ios_count(tmp_path: Path) -> None:
+    warmup, measured_ios = [9_000_000] * 50, [100_000, 300_000, 500_000, 1_500_000]
+    begin, end = cumulative(warmup, [5, 6]), cumulative(warmup + measured_ios, [5, 6, 100, 120, 170])
+    one = measured("raid5", "x", 0, 4.0, "a")
+    section = msgspec.structs.replace(
+        one.figures.sections["read"], mean_seconds=0.0006, bandwidth_bytes_per_second=16384.0, runtime_seconds=1.0
+    )
+    figures = msgspec.structs.replace(one.figures, reads=section, window_begin_seconds=0.5)
+    drawn = exported([msgspec.structs.replace(one, figures=figures)], {"a": f"[{begin},{end}]"}, tmp_path)
+    assert drawn.left_out == ()
+    (job,) = json.loads(drawn.files[0].read_text())["jobs"]
+    read = job["read"]
+    assert (read["iops"], read["bw"], read["runtime"]) == (4.0, 16, 1000)
+    assert read["lat_ns"]["mean"] == pytest.approx(statistics.fmean(measured_ios))
+    assert read["lat_ns"]["stddev"] == pytest.approx(statistics.stdev(measured_ios))
+    assert read["iops_stddev"] == pytest.approx(statistics.stdev([100, 120, 170]))
+    assert job["latency_us"]["1000"] == pytest.approx(75)
+    assert job["latency_ms"]["2"] == pytest.approx(25)
 
 
 @pytest.mark.parametrize(
