@@ -1,4 +1,4 @@
-"""One lab for each module on an embedded kernel of its own, and blank disks for each test."""
+"""Fixtures: one lab for each module, on an embedded kernel of its own, with blank disks for each test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kernel.rig import Rig, file_disks
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """Boots once for a module, its DISKS on its TARGET; where it MEASURES_DRIVES, in virtual time if that can be."""
+    """Boot once for a module, with its DISKS on its TARGET; if it MEASURES_DRIVES, in virtual time where possible."""
     wanted, host = getattr(request.module, "DISKS", file_disks(8, 48)), Host.real("tests")
     target = getattr(request.module, "TARGET", None) or kernel_target()
     if getattr(request.module, "MEASURES_DRIVES", False):
@@ -25,12 +25,12 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def module_rig(lab: Lab) -> Rig:
-    """For modules whose tests share an array."""
+    """A rig for modules whose tests share an array."""
     return Rig(lab)
 
 
 @pytest.fixture
 def rig(module_rig: Rig) -> Rig:
-    """Blank disks and no array."""
+    """A rig with blank disks and without an array."""
     module_rig.blank()
     return module_rig

@@ -1,4 +1,4 @@
-"""One command killed at one moment: its processes, their end, and what is left of them afterwards."""
+"""One command killed at one moment: its processes, their end, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kernel.place import kernel_target
 
 PATIENCE_SECONDS = 240.0
 ENDING_SECONDS = 60.0
-# The lock of those who make machines' folders stays; everything else of these names is on its way in or out.
+# Everything with such a name is temporary. The lock for the creation of machine folders does not match and stays.
 LEFTOVERS = (".importing-*", ".deleting-*", ".probe-*", ".*.tmp", "*.new", "machines/[0-9]*")
 
 
@@ -32,7 +32,7 @@ class Ended:
     seconds: float
     killed: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
-    """The names of machines that it left behind, for the next command to remove."""
+    """The names of the machines that the command left behind, which the next command removes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Place:
         return self.run_and_kill(words, (), 0.0)
 
     def run_and_kill(self, words: Sequence[str], victims: Collection[str], seconds: float) -> Ended:
-        """Send SIGKILL to the victims at this time after the start, or as soon after it as they exist."""
+        """Send SIGKILL to the victims at this time after the start, or as soon as they exist if that is later."""
         begin = time.monotonic()
         process = self.start(words)
         killed: tuple[str, ...] = ()
         if victims:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
-            # A machine that is not there yet may come; one that is gone already does not.
+            # A machine that does not exist yet may still start. A machine that is already gone does not come back.
             while not killed and process.poll() is None:
                 killed = self._kill(process.pid, victims)
                 time.sleep(0.005)
@@ -85,7 +85,7 @@ class Place:
         return Ended(process.returncode, stdout, stderr, time.monotonic() - begin, killed, machines)
 
     def _kill(self, client: int, victims: Collection[str]) -> tuple[str, ...]:
-        """Kill all victims, or none of them while one is not there."""
+        """Kill all victims, or none if one of them does not exist."""
         found = {"client": client}
         for record in (self.state / "machines").glob(f"*/{KERNEL_RECORD}"):
             with contextlib.suppress(OSError, ValueError, KeyError):
@@ -99,7 +99,7 @@ class Place:
         return tuple(victims)
 
     def leftovers(self, ended: Ended) -> list[str]:
-        """What must not exist after a later command has ended: processes, folders, half-written files."""
+        """What must no longer exist after a later command has ended: processes, folders, incomplete files."""
         memory = [memory_folder(self.state / "machines" / name) for name in ended.machines]
         end = time.monotonic() + ENDING_SECONDS
         while (living := processes_of(self.state)) and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""What the tests of the microscope share: tiny arrays whose every sector has a number, and their stripes."""
+"""Shared parts of the microscope's tests: tiny arrays with a number in every sector, and their stripes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISKS = file_disks(8, 3)
 PPL = "--consistency-policy=ppl"
 OFFSET_KIB = 128
 MEMBER_KIB = 336
-"""Of each member: 42 rows of 8 KiB, so that every layout turns over all of its members, and comes round again."""
+"""Size of each member: 42 rows of 8 KiB, so that every layout rotates over all of its members more than once."""
 
 _SIZE = f"--size={MEMBER_KIB}"
 _OFFSET = f"--data-offset={OFFSET_KIB}"
@@ -31,7 +31,7 @@ _CHUNK = "--chunk=8"
 
 @pytest.fixture
 def session(lab: Lab) -> LabSession:
-    """Without an array."""
+    """A session without an array."""
     blank(lab)
     return LabSession(Client(TARGET, lab.host), lab)
 
@@ -42,7 +42,7 @@ def blank(lab: Lab) -> None:
 
 
 def create(arrays: OpenArrays, level: str, members: int, *options: str, without: tuple[int, ...] = ()) -> None:
-    """An array on a part of the first disks, with the least room before its data; by itself in chunks of 8 KiB."""
+    """Create an array on part of the first disks, with the smallest data offset; the default chunk is 8 KiB."""
     nodes = ["missing" if slot in without else disk.node for slot, disk in enumerate(arrays.disks[:members])]
     words = " ".join(options)
     wanted = [] if PPL in options or "--metadata=1.0" in options else [_OFFSET]

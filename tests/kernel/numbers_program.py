@@ -1,8 +1,8 @@
-"""Numbers on a device, sector by sector. Runs inside the agent, standard library alone.
+"""Write numbers to the sectors of a device. Runs inside the agent and uses only the standard library.
 
-number DEVICE SECTORS FIRST      each sector holds its own number, from FIRST on
-blank DEVICE...                  zeros everywhere
-put DEVICE OFFSET HEX            a whole page at a byte
+number DEVICE SECTORS FIRST      write to each sector its number, starting with FIRST
+blank DEVICE...                  write zeros everywhere
+put DEVICE OFFSET HEX            write a whole page at a byte offset
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ PAGE, SECTORS = 4096, 8
 FILL_BLOCKS = 64
 """Blocks of each write of a fill; these writes have the generations 1, 2 and so on."""
 LEAST_APART = 30
-"""Of 40 power cuts of two members with a dozen open writes each, at least so many must leave the members different."""
+"""At least this many of 40 power cuts of two members with a dozen open writes each must leave the members different."""
 
 
 @dataclass(frozen=True, slots=True)

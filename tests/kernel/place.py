@@ -1,4 +1,4 @@
-"""The machine of the kernel tests: ``pytest --on qemu:`` runs them on a stock kernel, otherwise the embedded one."""
+"""The machine of the kernel tests: a stock kernel with ``pytest --on qemu:``, otherwise the embedded kernel."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from lab.machine.state_folder import KERNEL_RECORD
 from lab.machine.target import Target, TargetKind
 
 VARIABLE = "RAIDLAB_TEST_MACHINE"
-"""What ``--on`` says, for the workers and the programs that tests start."""
+"""The value of ``--on``, for the workers and for programs that tests start."""
 
 
 def kernel_target(options: str = "") -> Target:
-    """The machine under test, with more options, such as ``name=crash``."""
+    """The machine under test with further options, such as ``name=crash``."""
     text = os.environ.get(VARIABLE, "uml:")
     joint = "&" if "?" in text else "?"
     return parse_target(f"{text}{joint}{options}" if options else text)
 
 
 def real_time_target() -> Target:
-    """The same for commands that would choose virtual time where they can."""
+    """The machine under test in real time, for commands that would otherwise choose virtual time where possible."""
     target = kernel_target()
     return target.with_option("time", "real") if target.kind is TargetKind.UML else target
 
 
 def quick_target() -> Target:
-    """The machine under test, in virtual time where it has one: the same results, sooner."""
+    """The machine under test, in virtual time where possible: the results are the same, but come sooner."""
     target = kernel_target()
     return target.with_option("time", "virtual") if target.kind is TargetKind.UML else target
 
 
 def quick_marks() -> tuple[pytest.MarkDecorator, ...]:
-    """What tests on ``quick_target()`` need."""
+    """Marks for tests on ``quick_target()``."""
     return (pytest.mark.virtual_time,) if kernel_target().kind is TargetKind.UML else ()
 
 
 def disk_name(number: int) -> str:
-    """Kernel name of a lab disk of the machine under test, counted from 0, such as ``ubda``."""
+    """Return the kernel's name of a lab disk of the machine under test, counted from 0, such as ``ubda``."""
     stem = {TargetKind.UML: "ubd", TargetKind.QEMU: "vd"}[kernel_target().kind]
     return f"{stem}{string.ascii_lowercase[number]}"
 
@@ -62,5 +62,5 @@ def record_of(root: Path) -> dict[str, Any]:
 
 
 def kill_kernel(root: Path) -> None:
-    """As when the power of a machine fails whose disks keep their data."""
+    """Kill the machine's kernel, as if its power had failed; its disks keep their data."""
     os.killpg(record_of(root)["kernel_group"], signal.SIGKILL)

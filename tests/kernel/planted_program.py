@@ -1,17 +1,17 @@
-"""Blocks that tell what they are, written to and read from a device past the caches; and writes that are cut off.
+"""Write blocks that identify themselves, read them past the caches, and interrupt writes.
 
 Runs inside the agent of a machine:
 
-    write PATH FIRST COUNT GENERATION             one request
-    each PATH FIRST COUNT STEP GENERATION         COUNT requests of a block each, STEP blocks apart
-    flush PATH                                    fsync
-    copy PATH TO BYTES                            all of a device, as whoever reads it now gets it
-    read PATH FIRST COUNT                         -> JSON: of each block its "NUMBER:GENERATION", "0", "?" or "error"
-    cut PATH FIRST COUNT GENERATION SECONDS LINE...
-        a write with O_DSYNC that is under way while, after so many seconds, the lines go to /dev/lab-drives
-        -> "written" or "failed"
+ write PATH FIRST COUNT GENERATION             write COUNT blocks with one request
+ each PATH FIRST COUNT STEP GENERATION         COUNT requests of one block each, STEP blocks apart
+ flush PATH                                    fsync(2)
+ copy PATH TO BYTES                            copy the start of a device, as a reader sees it now
+ read PATH FIRST COUNT                         -> JSON: of each block "NUMBER:GENERATION", "0", "?" or "error"
+ cut PATH FIRST COUNT GENERATION SECONDS LINE...
+  write with O_DSYNC, and write the lines to /dev/lab-drives SECONDS after the start
+  -> "written" or "failed"
 
-The blocks are those of the oracle (lab/faults/guest/ledger.py): no sum of blocks looks like another one.
+The blocks are those of the oracle (lab/faults/guest/ledger.py): no sum of blocks looks like another block.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONTENT = Content("planted")
 
 
 def write(path: str, first: int, count: int, generation: int, flags: int = 0) -> None:
-    """One request for all of it."""
+    """Write all blocks with one request."""
     view = buffer("planted", count * BLOCK_BYTES)
     view[:] = b"".join(CONTENT.block(number, generation) for number in range(first, first + count))
     with opened(path, os.O_WRONLY | os.O_DIRECT | flags) as fd:
@@ -47,7 +47,7 @@ def label_of(data: bytes) -> str:
 
 
 def read(path: str, first: int, count: int) -> list[str]:
-    """Each block by itself, so that one that cannot be read hides no other."""
+    """Read each block with its own request, so that an unreadable block hides no other block."""
     page = buffer("planted", BLOCK_BYTES)
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         return [
@@ -57,7 +57,7 @@ def read(path: str, first: int, count: int) -> list[str]:
 
 
 def cut(path: str, first: int, count: int, generation: int, seconds: float, lines: Sequence[str]) -> str:
-    """A write of which the lines come in the middle."""
+    """Write blocks, and send the lines to the drives in the middle of the write."""
     ended, end = os.pipe()
     result: list[str] = []
 

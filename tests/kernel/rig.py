@@ -1,4 +1,4 @@
-"""What the tests on real arrays share: build, fill, break, repair, all through the lab's own plans."""
+"""Shared parts of the tests on real arrays: build, fill, break and repair arrays with the lab's own plans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def file_disks(count: int, mebibytes: int) -> tuple[DiskSpec, ...]:
 
 
 def written_bytes(machine: Machine, nodes: Iterable[str]) -> dict[str, int]:
-    """What was ever written to each device (field 7 of its stat file, in sectors)."""
+    """Bytes written to each device since it exists (field 7 of its stat file, in sectors)."""
     paths = {node: f"/sys/block/{node.removeprefix('/dev/')}/stat" for node in nodes}
     texts = machine.read([*paths.values()])
     return {node: int((texts[path] or "").split()[6]) * 512 for node, path in paths.items()}
@@ -35,7 +35,7 @@ def written_bytes(machine: Machine, nodes: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """A lab with at most one array at a time, md0, on its first disks."""
+    """A lab with at most one array at a time, md0, on the first disks."""
 
     lab: Lab
     _written_when_blank: dict[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Rig:
         return read_array(self.lab.machine, NAME)
 
     def spec(self, level: str, members: int, **more: object) -> ArraySpec:
-        """An array on the first disks. They are blank, so parity and copies agree without a first resync."""
+        """An array on the first disks. They are blank, so parity and copies match without an initial resync."""
         clean = level not in ("single", "raid0")
         return ArraySpec(level, self.nodes[:members], assume_clean=clean, **more)  # type: ignore[arg-type]
 
@@ -59,7 +59,7 @@ class Rig:
         return spec
 
     def blank(self) -> None:
-        """No array, and every file disk as new. A fault's trail of superblocks would confuse the next test."""
+        """Remove the array and blank every file disk in use. Superblocks left by a test would confuse the next test."""
         for array in read_arrays(self.lab.machine):
             self.lab.machine.run(("umount", array.device), check=False)
             self.lab.machine.run(("mdadm", "--stop", array.device), check=False)
@@ -89,7 +89,7 @@ class Rig:
         try:
             return wait_until_idle(self.lab.machine, NAME)
         except WaitTimedOut as error:
-            # Where each task of the kernel waits (sysrq's "w"), for an array that makes no progress.
+            # For an array that makes no progress: where each kernel task waits (sysrq "w").
             asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"
             error.add_note(self.lab.machine.run(("sh", "-c", asked), check=False).stdout)
             raise
@@ -112,6 +112,6 @@ def bare(disk: LabDisk) -> LoadTarget:
 
 
 def run_lengths(samples: tuple[Sample, ...]) -> list[int]:
-    """The degraded counts that samples show, repetitions left out."""
+    """The degraded counts in the samples, without consecutive duplicates."""
     counts = [sample.degraded_count for sample in samples if sample.degraded_count is not None]
     return [count for index, count in enumerate(counts) if index == 0 or counts[index - 1] != count]

@@ -1,4 +1,4 @@
-"""What the tests of a session on a real kernel share: its disks, operations on it, and what a monitor tells."""
+"""Shared parts of the tests of a session on a real kernel: its disks, its operations, and a monitor's reports."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.kernel.rig import written_bytes
 FILES = specs(6, DiskKind.FILE, size_bytes=64 * MIB)
 SPINDLES = specs(4, DiskKind.SPINDLE, size_bytes=24 * MIB, model="hdd-10k", first=7)
 DISKS = (*FILES, *SPINDLES)
-"""What tests on a session have, in the lab of their module."""
+"""The disks of the lab in modules that test a session."""
 D = [f"disk{number:02d}" for number in range(1, 11)]
 
 
 @pytest.fixture
 def session(lab: Lab) -> Iterator[LabSession]:
-    """Blank disks and no array."""
+    """A session with blank disks and without an array."""
     session = LabSession(Client(kernel_target("name=session"), lab.host), lab)
     nodes = [disk.node for disk in lab.disks]
     before = written_bytes(lab.machine, nodes)

@@ -1,10 +1,10 @@
 """Hours of work on the embedded kernel, to find anything that grows, hangs, or is left behind.
 
-Create, mark, load, fail, rebuild under load, verify, scrub, stop: over and over, on several levels and kinds of disks,
-many rounds on one machine, then a fresh one after a few. Each round is one line on standard error; JSON on standard
-output contains the findings. The exit status is 1 if anything grew, failed or was left behind. The folder for evidence
-receives the diagnosis of a machine that hung or on which something failed. Disks that hung and were made to continue
-(lab/machine/disk_rescue.py) are counted separately, because their cause is known.
+Create, mark, load, fail, rebuild under load, verify, scrub, stop: over and over, on several levels and kinds of disks.
+Each machine runs some rounds and is then replaced by a fresh one. Each round prints one line to standard error; JSON on
+standard output contains the findings. The exit status is 1 if anything grew, failed or was left behind. The folder for
+evidence receives the diagnosis of a machine that hung or on which something failed. Disks that hung and were made to
+continue (lab/machine/disk_rescue.py) are counted separately, because their cause is known.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from lab.units import KIB, MIB
 from tests.kernel.place import kernel_target, record_of
 
 STINTS = (1, 40, 3, 60, 1, 2)
-"""Rounds on one machine, in turn."""
+"""Number of rounds on each machine, used in turn."""
 SETTLING_ROUNDS = 12
-"""Of a machine: each kind of disk has been used three times, its drivers and programs are loaded, its disks written."""
+"""First rounds of a machine: by then each kind of disk is used three times, all drivers and programs are loaded."""
 MOST_FAILURES = 20
 LEVELS = (("raid5", 3), ("raid1", 2), ("raid6", 4), ("raid10", 4), ("raid4", 3), ("raid0", 3))
 KINDS = ((DiskKind.FILE, 64 * MIB), (DiskKind.SPINDLE, 24 * MIB), (DiskKind.RAM, 24 * MIB), (DiskKind.LOOP, 24 * MIB))
 DISKS_OF_A_KIND = 5
 WORKLOADS = ("rand-mix-4k", "rand-write-8k", "seq-write-1m")
 READS = "rand-read-128k"
-"""Not on RAID 1: reads there never wait for a rebuild, which waits until none is under way in its 64 MiB
-(wait_read_barrier and raise_barrier in drivers/md/raid1.c). Under reads without a pause it gets nowhere."""
+"""Not used on RAID 1: a rebuild there waits until no read is under way in its 64 MiB window (wait_read_barrier and
+raise_barrier in drivers/md/raid1.c), while reads never wait for it. Under uninterrupted reads it makes no progress."""
 BOUNDS: dict[str, float] = {
     "client_bytes": 8 * MIB,
     "client_objects": 1000,
@@ -64,7 +64,7 @@ BOUNDS: dict[str, float] = {
     "guest_bytes": 16 * MIB,
     "state_bytes": 4 * MIB,
 }
-"""How much may be more at the end of the run, as the estimate has it. Whatever is counted: less than one."""
+"""Maximum estimated growth over the whole run. For everything that is counted the maximum is LESS_THAN_ONE."""
 LESS_THAN_ONE = 0.5
 
 
@@ -99,7 +99,7 @@ class Findings:
 
 
 def disks() -> tuple[DiskSpec, ...]:
-    """File disks come first, as the kernel has them from its start."""
+    """The disks of a machine. File disks come first, since the kernel has them from its start."""
     found: tuple[DiskSpec, ...] = ()
     for kind, size in KINDS:
         model = "hdd-10k" if kind is DiskKind.SPINDLE else ""
@@ -108,7 +108,7 @@ def disks() -> tuple[DiskSpec, ...]:
 
 
 def play_round(session: LabSession, kind: DiskKind, level: str, members: int, chance: random.Random) -> None:
-    """One life of an array, from blank disks to blank disks. Raises LabError or AssertionError for a failure."""
+    """Take an array from blank disks to blank disks. Raises LabError or AssertionError on a failure."""
     names = [disk.name for disk in session.disks if disk.kind is kind]
     nodes = tuple(session.node(name) for name in names)
     has_chunk = level != "raid1"
@@ -150,7 +150,7 @@ def play_round(session: LabSession, kind: DiskKind, level: str, members: int, ch
 
 @contextmanager
 def watched_machine(findings: Findings, state: Path) -> Iterator[Lab]:
-    """A fresh machine. Failures are recorded while it runs, and what it leaves behind after its end."""
+    """A fresh machine. Records failures while the machine runs, and what it leaves behind when it has ended."""
     findings.machines += 1
     machines: list[Machine] = []
     with open_lab(kernel_target(), Host.real("soak"), wanted=disks(), on_machine=machines.append) as lab:
@@ -165,10 +165,10 @@ def watched_machine(findings: Findings, state: Path) -> Iterator[Lab]:
 
 
 def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, end: float) -> None:
-    """So many rounds on one machine, each through a session of its own, every other with the app's monitor."""
+    """Run some rounds on one machine, each in its own session, about half of them with the app's monitor."""
     with watched_machine(findings, state) as lab:
         for _ in range(rounds):
-            # All pairs in turn: what is measured at the end of a round has the same past each time.
+            # Use all pairs in turn, so that each measurement at the end of a round has the same history.
             kind = KINDS[findings.rounds % len(KINDS)][0]
             level, members = LEVELS[findings.rounds // len(KINDS) % len(LEVELS)]
             session = LabSession(Client(kernel_target("name=soak"), lab.host), lab)
@@ -198,10 +198,10 @@ M_ARENA_MAX = -8
 
 
 def prepare_client(state: Path) -> None:
-    """Give this process temporary files of its own, and its threads one heap.
+    """Give this process its own temporary files, and all of its threads one heap.
 
-    Else each new thread may take another heap (glibc keeps eight for each processor), and it is for hours a matter of
-    chance which of them grow.
+    Otherwise each new thread may use another heap (glibc has up to eight for each processor), and for hours chance
+    decides which of them grow.
     """
     tempfile.tempdir = str(state / "tmp")
     os.environ["TMPDIR"] = tempfile.tempdir
@@ -215,7 +215,7 @@ def client_footprint(state: Path) -> dict[str, float]:
     figures["client_objects"] = len(gc.get_objects())
     paths = [path for path in state.rglob("*") if not path.is_symlink()]
     figures["state_files"] = len(paths)
-    # Images of disks are as large as what was written to them; they are gone with their lab.
+    # Disk images are as large as the data written to them. They vanish with their lab.
     figures["state_bytes"] = sum(path.stat().st_size for path in paths if path.is_file() and path.suffix != ".img")
     figures["shm_files"] = len(list(Path("/dev/shm").glob(f"raidlab-{os.getpid()}-*")))
     return figures
@@ -232,7 +232,7 @@ def machine_footprint(state: Path, machine: Machine) -> dict[str, float]:
 
 
 def process_footprint(process: int) -> dict[str, float]:
-    """Memory of its own, descriptors, threads (proc(5))."""
+    """Private memory in bytes, open descriptors and threads of a process (proc(5))."""
     folder = Path(f"/proc/{process}")
     status = (folder / "status").read_text(encoding="utf-8")
     figures = {key: int(value) for key, value in re.findall(r"^(RssAnon|Threads):\s+(\d+)", status, re.MULTILINE)}
@@ -241,7 +241,7 @@ def process_footprint(process: int) -> dict[str, float]:
 
 
 def guest_bytes(machine: Machine) -> int:
-    """Memory that the guest cannot give back: all, less what is free once its caches were dropped."""
+    """Memory that the guest cannot free: its total, less what is free or reclaimable after its caches were dropped."""
     machine.run(("sync",))
     machine.write("/proc/sys/vm/drop_caches", "3")
     text = machine.read(["/proc/meminfo"])["/proc/meminfo"] or ""
@@ -254,11 +254,11 @@ Series = Sequence[tuple[float, float]]
 
 
 def growth_per_round(groups: Sequence[Series], *, skip: int = 0) -> float | None:
-    """Theil and Sen's slope: the median of the slopes of all pairs. None where there are no pairs.
+    """The Theil-Sen slope, the median of the slopes of all pairs; None if there are no pairs.
 
-    Values are compared within a group only (one machine, say), and its first ``skip`` rounds are left out: there what
-    is used for the first time is loaded. Source: P. K. Sen, Estimates of the Regression Coefficient Based on Kendall's
-    Tau, JASA 63 (1968); it bears 29 % of wild values.
+    Only values of the same group, such as one machine, are compared. The first ``skip`` rounds of each group, in which
+    things are loaded for the first time, are ignored. Source: P. K. Sen, Estimates of the Regression Coefficient Based
+    on Kendall's Tau, JASA 63 (1968). The estimate tolerates 29 % of outliers.
     """
     slopes = [
         (later - earlier) / (end - begin)
@@ -269,7 +269,7 @@ def growth_per_round(groups: Sequence[Series], *, skip: int = 0) -> float | None
 
 
 def grown(findings: Findings) -> dict[str, dict[str, float]]:
-    """Each quantity: how much more there is at the end than at the start, and how much that may be."""
+    """For each quantity: its first value, its growth over the run, and the maximum growth."""
     found = {}
     for name, groups in findings.values.items():
         slope = growth_per_round([*groups.values()], skip=SETTLING_ROUNDS)
@@ -297,7 +297,7 @@ def main() -> int:
             try:
                 stint(findings, state, chance, rounds, end)
             except LabError as error:
-                # It could not be opened or closed.
+                # The machine could not be opened or closed.
                 findings.failures.append(f"machine {findings.machines}: {error!r}")
     growth = grown(findings)
     too_much = [name for name, figures in growth.items() if figures["growth"] > figures["bound"]]

@@ -1,4 +1,4 @@
-"""Somebody who uses the real app on the embedded kernel: looks at the screen and presses keys."""
+"""A user of the real app on the embedded kernel, who looks at the screen and presses keys."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Student:
         await self.until(lambda: words in self.hint(), f"the hint '{words}'")
 
     async def confirm(self) -> None:
-        """Run the plan that a key has brought up; the screen closes when it has run."""
+        """Run the plan that a key has opened; its screen closes after the run."""
         await self.until(lambda: isinstance(self.app.screen, PlanScreen) and self.app.screen.is_shown, "a plan")
         await self.press("r")
         await self.until(lambda: not isinstance(self.app.screen, PlanScreen), "the plan is carried out")
@@ -81,7 +81,7 @@ class Student:
 
 
 def kernels_of(pid: int, state: Path) -> set[int]:
-    """Process groups of the kernels that a process has started and not cleaned up yet."""
+    """Process groups of the kernels that a process has started and has not cleaned up yet."""
     records = (state / "machines").glob(f"{pid}-*/kernel.json")
     return {int(json.loads(path.read_text())["kernel_group"]) for path in records}
 
@@ -101,7 +101,7 @@ async def student_at(
     disks: Sequence[DiskSpec] = SMALL,
     size: tuple[int, int] = (120, 40),
 ) -> AsyncIterator[S]:
-    """The real app; without ``disks`` on those that the lab has, or on the nine of a first start."""
+    """Run the real app. Empty ``disks`` keeps the lab's disks, or creates the nine disks of a first start."""
     if disks:
         with lab_folder(Host.real("raidlab").state, "default") as folder:
             folder.save(disks)

@@ -1,4 +1,4 @@
-"""Sweeps run by the command, as tests look at them from outside: their cells, their processes, their ends."""
+"""Sweeps run by the command, as seen from outside: their cells, their processes, their ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ drive = ["hdd-10k"]
 
 @contextmanager
 def _not_left_behind(process: subprocess.Popen[str]) -> Iterator[None]:
-    """End the sweep if the test fails or is interrupted; otherwise it would run for minutes."""
+    """End the sweep if the test fails or is interrupted, since the sweep would otherwise run for minutes."""
     try:
         yield
     except BaseException:
@@ -52,7 +52,7 @@ def _not_left_behind(process: subprocess.Popen[str]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """One state folder, a file, and the command that sweeps it."""
+    """A state folder, a sweep file, and the command that runs the sweep."""
 
     state: Path
     file: Path
@@ -70,7 +70,7 @@ class Sweeps:
         )
 
     def run(self, *words: str, status: int = 0) -> dict[str, Any]:
-        """Run the sweep to its end; returns the document that it prints."""
+        """Run the sweep to its end and return the JSON document that it prints."""
         process = self.start(*words)
         with _not_left_behind(process):
             printed, said = process.communicate(timeout=PATIENCE_SECONDS)
@@ -79,12 +79,12 @@ class Sweeps:
         return document
 
     def files(self) -> dict[str, tuple[int, int]]:
-        """Key of every stored cell -> inode and time of its file, which change if it is measured again."""
+        """Key of every stored cell -> inode and time of its file. Both change if the cell is measured again."""
         found = (self.state / "sweeps/cells").glob("*/*.cell")
         return {path.stem: ((told := path.stat()).st_ino, told.st_mtime_ns) for path in found}
 
     def progress(self) -> dict[str, Any]:
-        """Of the sweep that runs; empty: none does yet."""
+        """The progress of the running sweep, empty if none runs yet."""
         for path in (self.state / "sweeps/runs").glob("*/progress.json"):
             document: dict[str, Any] = json.loads(path.read_text())
             return document
@@ -100,12 +100,12 @@ class Sweeps:
             wait_until(holds, PATIENCE_SECONDS, lambda: str(self.progress()))
 
     def kill(self, name: str, process: subprocess.Popen[str]) -> None:
-        """``client``, or a worker by its name: with SIGKILL."""
+        """Send SIGKILL to ``client`` or to a worker, given by its name."""
         number = process.pid if name == "client" else int(self.progress()["processes"][name])
         os.kill(number, signal.SIGKILL)
 
     def until_ended(self) -> None:
-        """Wait until no process is left: a worker whose client was killed ends by itself, perhaps after a last cell."""
+        """Wait until no process is left. A worker whose client was killed ends by itself, perhaps after a last cell."""
         wait_until(lambda: not self.left(), PATIENCE_SECONDS, lambda: str(self.left()))
 
     def kernels(self) -> list[int]:
@@ -113,11 +113,11 @@ class Sweeps:
         return [number for number, words in found if words.partition(" ")[0].endswith("/linux") and "umid=" in words]
 
     def left(self) -> list[str]:
-        """Kernels, workers and schedulers of this state folder."""
+        """Command lines of all kernels, workers and schedulers of this state folder."""
         return list(processes_of(self.state).values())
 
     def resumes_after_kill(self, words: Sequence[str], alone: Mapping[str, str], before: Mapping[str, Any]) -> None:
-        """Resume: the cells of ``before`` are not measured again, and all have the figures of ``alone``."""
+        """Resume; require that no cell of ``before`` is measured again and that all digests are those of ``alone``."""
         after = self.run(*words, "--resume")
         assert after["measured"] == len(alone) - len(before)
         assert digests(after) == alone
@@ -127,7 +127,7 @@ class Sweeps:
 def sweeps_in(
     folder: Path, *, depths: tuple[int, ...] = (1,), more: Mapping[str, str] | None = None, table: str = ""
 ) -> Sweeps:
-    """``depths``: eight cells for each. ``more``: of the environment. ``table``: the cluster's, in the file."""
+    """``depths``: eight cells each. ``more``: environment variables. ``table``: the file's table for the cluster."""
     state = folder / "state"
     state.mkdir(mode=0o700)
     file = folder / "small.toml"

@@ -1,4 +1,4 @@
-"""Arrays of unequal disks on real md and device mapper: room, failures, restarts, and writes that read nothing."""
+"""Arrays of unequal disks on real md and device mapper: capacity, failures, restarts, and writes without reads."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.kernel.rig import Rig
 
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
-# The whole matrix takes minutes: RAIDLAB_MATRIX=1 asks for it, and docs/adaptraid.md says when it was last run.
+# The whole matrix takes minutes and runs only with RAIDLAB_MATRIX=1. docs/adaptraid.md says when it was last run.
 WHOLE_MATRIX = os.environ.get("RAIDLAB_MATRIX") == "1"
 SLOW, FAST = 15 * MIB, 30 * MIB
 CHUNK = 128 * KIB
 NAME = "adapt0"
-# The embedded kernel takes sixteen file disks, and nine slow and nine fast ones are needed: two come in memory.
+# The embedded kernel accepts sixteen file disks, but nine slow and nine fast ones are needed: two are loop disks.
 DISKS = (
     *(DiskSpec(name=f"fast{number}", kind=DiskKind.FILE, size_bytes=FAST) for number in range(1, 10)),
     *(DiskSpec(name=f"slow{number}", kind=DiskKind.FILE, size_bytes=SLOW) for number in range(1, 8)),
@@ -62,7 +62,7 @@ def volume_now(session: LabSession) -> VolumeArray:
 
 @contextmanager
 def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[VolumeArray]:
-    """A volume on blank disks, removed again whatever becomes of it."""
+    """A volume on blank disks, which is removed in any case."""
     spec = VolumeSpec(disks, assume_clean=True, **more)  # type: ignore[arg-type]
     session.run(session.creation(spec))
     try:
@@ -73,7 +73,7 @@ def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> I
 
 @contextmanager
 def filled(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[tuple[str, DataSum]]:
-    """A volume full of random data, and their checksum; its disks are blank again afterwards."""
+    """A volume full of random data, and its checksum. Its disks are blank again afterwards."""
     try:
         with volume(session, disks, **more) as status:
             yield status.device, Rig(session.lab).fill(status.device)
@@ -82,14 +82,14 @@ def filled(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> I
 
 
 def sectors_read(session: LabSession, disks: tuple[LabDisk, ...]) -> int:
-    """Field 3 of each stat file (block/stat.rst)."""
+    """Sectors read from all disks (field 3 of each stat file, block/stat.rst)."""
     paths = [f"/sys/block/{disk.kernel_name}/stat" for disk in disks]
     return sum(int((text or "").split()[2]) for text in session.machine.read(paths).values())
 
 
 def sectors_read_by_aligned_writes(session: LabSession, device: str, disks: tuple[LabDisk, ...]) -> int:
-    """Write every MiB of a device by itself, past the caches, and count what its disks had to read for it."""
-    # The first write wakes the arrays, and md looks at its metadata then.
+    """Write a device MiB by MiB, past the caches, and return how many sectors its disks had to read."""
+    # The first write wakes the arrays, and md then reads its metadata.
     write = ("dd", "if=/dev/zero", f"of={device}", "bs=1M", "oflag=direct", "status=none")
     session.machine.run((*write, "count=1"))
     before = sectors_read(session, disks)
@@ -101,11 +101,11 @@ def sectors_read_by_aligned_writes(session: LabSession, device: str, disks: tupl
 def test_capacity_of_nine_disks_matches_the_table_and_aligned_writes_read_nothing(session: LabSession, k: int) -> None:
     disks = nine(session, k)
     with volume(session, disks) as status:
-        # Label and superblocks take the same of every disk, so the table holds for what is behind them.
+        # Label and superblocks take the same space on every disk, so the table holds for the rest of the disks.
         reserve = VolumeSpec(disks).geometry().reserve_bytes
         behind = [(disk.size_bytes - reserve) // CHUNK for disk in disks]
         assert Fraction(Rig(session.lab).size_bytes(status.device), CHUNK) == capacity(AdaptLevel.ADAPT5, behind)
-        # In other words: the table's row for whole disks, less the reserve of as many disks as hold data.
+        # In other words: the table's row for whole disks, less one reserve for each disk that holds data.
         ideal = capacity(AdaptLevel.ADAPT5, [disk.size_bytes for disk in disks])
         assert Rig(session.lab).size_bytes(status.device) == ideal - 8 * reserve
         assert reserve == (1 + max(len(disk.windows) for disk in status.disks)) * MIB
@@ -135,8 +135,8 @@ def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int
         session.run(destroy(spec))
 
 
-# The worked example with four windows of three disks; windows of two; a reference stripe below the widest, and little
-# of one disk used.
+# The worked example with four windows of three disks; windows of two disks; a reference stripe narrower than the
+# widest stripe, with little of one disk used.
 FAILING: dict[str, tuple[list[str], dict[str, object]]] = {
     "4 of 5 fast": (["fast1", "fast2", "slow1", "fast3", "fast4"], {}),
     "reference 2": (["fast1", "fast2", "fast3", "slow1"], {"reference": 2, "utilisation": (1, 1, 1, 0.25)}),
@@ -160,7 +160,7 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
             assert sum_device(session.machine, device) == written
             session.run(session.array(NAME).add(name))
             assert volume_now(session).windows_words == "clean"
-        # A copy of every byte has been made again by now; parity and data agree everywhere.
+        # Every byte has been copied again by now, and the check finds no mismatch between parity and data.
         session.run(session.array(NAME).scrub("check"))
         assert volume_now(session).mismatch_sectors == 0
         assert sum_device(session.machine, device) == written
@@ -221,7 +221,7 @@ def test_disks_of_a_stopped_volume_are_not_free(session: LabSession) -> None:
         names = [window.array.name for window in volume_now(session).windows if window.array]
         delays = session.machine.read([f"/sys/block/{name}/md/safe_mode_delay" for name in names])
         assert {(text or "").strip() for text in delays.values()} == {"5.000"}
-        # Whoever looks at disks sees one array of all of them; the arrays inside nobody sees.
+        # A user sees one array of all disks, and does not see the arrays inside.
         (shown,) = session.statuses()
         assert shown.name == NAME
         assert [member.device for member in shown.members] == [disk.node for disk in nine(session, 2)]
@@ -267,7 +267,7 @@ def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None
     disks = nine(session, 2)
     with filled(session, disks) as (device, written):
         session.run(session.array(NAME).stop())
-        # As a power cut in the middle of writing the next label: garbage in one place on every disk.
+        # As after a power cut in the middle of writing the next label: garbage in one place on every disk.
         for disk in disks:
             place = (f"of={disk.node}", "bs=512", "seek=8", "count=3", "conv=fsync,notrunc", "status=none")
             session.machine.run(("dd", "if=/dev/urandom", *place))

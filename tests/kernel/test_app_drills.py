@@ -1,4 +1,4 @@
-"""A drill in the real app and its text mode, on the embedded kernel: made out of sight, counted, put back, judged."""
+"""A drill in the real app and its text mode, on the embedded kernel: made out of sight, counted, reset, judged."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Practitioner(Student):
 
 @asynccontextmanager
 async def at_the_drill(folder: Path) -> AsyncIterator[Practitioner]:
-    """The first drill, made."""
+    """The app with the first drill made."""
     async with student_at(folder, Practitioner, disks=specs(7, DiskKind.FILE, size_bytes=64 * MIB)) as student:
         app = student.app
         await student.until(lambda: app.lab.snapshot is not None, "the lab is open")
         await student.press("9")
-        # Listed is not yet shown, and Enter begins what is shown.
+        # A drill may be listed before it is shown, and Enter starts the drill that is shown.
         await student.until(
             lambda: any(each.highlighted is not None for each in app.screen.query("#drill-list").results(OptionList)),
             "the drills are shown",
@@ -60,7 +60,7 @@ async def at_the_drill(folder: Path) -> AsyncIterator[Practitioner]:
 async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path) -> None:
     async with at_the_drill(tmp_path) as student:
         app, drills = student.app, student.app.drills
-        # How it was made is not to be seen.
+        # The user must not see how the drill was made.
         assert not app.lab.events
         assert not [entry for entry in app.lab.commands if "--create" in entry.line]
         await student.press("h")
@@ -84,7 +84,7 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path) -> None
         assert (outcome.verdict, outcome.hints, outcome.resets) == (DrillVerdict.SAVED, 1, 1)
         assert "What an expert would have done" in drills.page
         assert outcome.mistakes == ()
-        # What it left is taken off the disks by one key, after a look at the plan.
+        # One key blanks the disks that the drill used, after the plan was shown.
         await student.press("b")
         await student.until(lambda: isinstance(app.screen, PlanScreen), "what will be lost is shown")
         await student.press("r")

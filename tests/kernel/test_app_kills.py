@@ -1,4 +1,4 @@
-"""The app on the embedded kernel when machines are killed: missed, started again, and no result lost."""
+"""The app on the embedded kernel when machines are killed: it notices, restarts them, and loses no result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cleared(name: str) -> Callable[[LabSession], Plan]:
 
 
 class Restless(Student):
-    """Goes round the story for ever, whatever state the lab is in: build, mark, load, fail, rebuild, clear away."""
+    """Repeats a story forever, whatever state the lab is in: build, mark, load, fail, rebuild, destroy."""
 
     is_over = False
 
@@ -58,14 +58,14 @@ class Restless(Student):
         elif status is None:
             await self.build()
         elif self.app.current_mode != "lab":
-            # The key to build was pressed just before the array came up.
+            # The key for building was pressed just before the array appeared.
             await self.press("1")
         elif view is None:
             await self.press("m")
         elif not (lab.load and lab.load.is_running):
             self.app.loads.start(status.name, "rand-mix-4k", 0.5)
         elif not lab.past_loads:
-            # There must be figures that a kill could cost.
+            # There must be figures that a kill could lose.
             await asyncio.sleep(0.05)
         elif status.sync_action.is_busy:
             await asyncio.sleep(0.05)
@@ -86,13 +86,13 @@ class Restless(Student):
         raise AssertionError(f"{self.app.screen} cannot be left")
 
     async def run_or_leave(self, screen: PlanScreen) -> None:
-        """Run the plan; leave its screen if the plan is impossible."""
+        """Run the plan; leave its screen if the plan cannot be run."""
         await self.press("r")
         for _ in range(100):
             if self.app.screen is not screen or self.is_over:
                 return
             await asyncio.sleep(0.02)
-        # It may have closed itself meanwhile.
+        # The screen may have closed meanwhile.
         if self.app.screen is screen:
             await self.press("escape")
 
@@ -100,7 +100,7 @@ class Restless(Student):
         found = self.lab.found
         resting = (*found.stopped, *found.refused) if found else ()
         if resting:
-            # What was dirty and degraded when the machine died is not started by md: clear it away.
+            # md does not start an array that was dirty and degraded when the machine died, so it is destroyed.
             self.app.make_and_run(cleared(resting[0].name))
         else:
             await self.press("b")

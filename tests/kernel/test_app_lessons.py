@@ -1,6 +1,6 @@
 """A student measures for a lesson in the real app, on the embedded kernel.
 
-What else the app does with lessons: tests/tui/test_lessons.py; what lessons say of real arrays: test_lessons.py.
+tests/tui/test_lessons.py tests what else the app does with lessons; test_lessons.py tests lessons on real arrays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def test_a_measurement_decides_a_prediction(tmp_path: Path) -> None:
         await student.pilot.press("a", "r")
         await student.until(lambda: student.view().activity, "it is measured")
         await student.until(lambda: not student.view().activity, "it is over")
-        # What was predicted was wrong; before that is told, the student reads a figure off the result.
+        # The prediction was wrong. Before the app says so, the student must read a figure from the result.
         assert student.view().explanation is None
         store = ResultStore(Host.real("tests").state.results)
         (record,) = (store.load(each.id) for each in store.list())

@@ -1,4 +1,4 @@
-"""The app on a machine in virtual time: its clock is hurried, stands still, and goes on to the end of a rebuild."""
+"""The app on a machine in virtual time: its clock is accelerated, paused, and stepped to the end of a rebuild."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.mode import TopBar
 
 __all__ = ["own_state"]
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide, pytest.mark.timeout(1800)]
-# At a hundredfold a rebuild is still to be seen by somebody whose computer has other work too.
+# At a hundredfold pace a rebuild is still visible on a computer that is busy with other work.
 DISKS = specs(5, DiskKind.SPINDLE, size_bytes=512 * MIB, model="slow")
 STILL_SECONDS = 1.0
 SETTLE_SECONDS = 60.0
@@ -24,7 +24,7 @@ SETTLE_SECONDS = 60.0
 
 class Hurried(Student):
     def seconds(self) -> float:
-        """What the machine's clock shows, by a request that passes next to no time."""
+        """The machine's clock, read by a request that takes next to no machine time."""
         session = self.app.client.session
         assert session is not None
         return session.machine.sleep(0)
@@ -51,7 +51,7 @@ async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tm
         assert lab.pace.words == "1x"
         await student.pace("space", "paused")
 
-        # Plans take the time that they need, also in a pause, and what they did is seen.
+        # Plans take the machine time that they need, even during a pause, and their effects become visible.
         await student.build()
         student.app.loads.start("md0", "rand-read-4k")
         await student.until(lambda: lab.load and lab.load.phase == "preparing", "the load prepares")
@@ -71,7 +71,7 @@ async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tm
         assert passed > 2 * took, "the machine's clock is hurried"
 
         await student.pace("space", "paused")
-        # The portion that is under way ends.
+        # The current portion of time ends first.
         deadline = time.monotonic() + SETTLE_SECONDS
         looks = [look(student)]
         while len(looks) < 2 or looks[-1][0] - looks[-2][0] > 0.01:
@@ -95,7 +95,7 @@ async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tm
 
 
 def look(student: Hurried) -> tuple[float, float, list[str]]:
-    """What must not change in a pause: the machine's clock, the progress of the rebuild and the drives' counters."""
+    """What a pause must not change: the machine's clock, the progress of the rebuild and the drives' counters."""
     session = student.app.client.session
     assert session is not None
     texts = session.machine.read([f"/sys/block/{disk.kernel_name}/stat" for disk in student.lab.disks]).values()

@@ -73,7 +73,7 @@ def volume_of(student: Student) -> VolumeArray:
 
 
 async def build_volume(student: Student) -> None:
-    """AdaptRaid5 of a small and two large disks; the fourth stays free."""
+    """Build AdaptRaid5 from a small disk and two large ones. The fourth disk stays free."""
     lab = student.lab
     await student.until(lambda: lab.snapshot and lab.is_open, "the lab is open")
     await student.press("2")

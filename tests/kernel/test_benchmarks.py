@@ -1,7 +1,7 @@
-"""Every script of benchmarks/ with ``--smoke``: started as users start it, it ends and writes all that it measures.
+"""Every script in benchmarks/ with ``--smoke``: started as users start it, it ends and prints everything it measures.
 
-How fast anything is only ``make bench`` says, so a bound that is missed is no failure here, unless it is no matter of
-speed: that nothing broke, or that two runs are the same.
+Only ``make bench`` says how fast anything is. A missed bound is therefore a failure here only if it does not depend on
+speed, for example that nothing broke or that two runs are equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in (REPOSITORY / "benchmarks").glob("*.py"))
 LONGEST_SECONDS = 900.0
-"""So long only where the computer has much other work."""
+"""A script takes this long only on a computer that is busy with other work."""
 SOME = 0
 SPREAD = 3
 """Minimum, median, maximum."""
@@ -34,11 +34,11 @@ SPREAD = 3
 @dataclass(frozen=True)
 class Expected:
     measures: Mapping[str, int] = field(default_factory=dict)
-    """Path in the document -> how many numbers are there, all above zero."""
+    """Path in the document -> how many numbers are there, all of them positive."""
     reports: Mapping[str, int] = field(default_factory=dict)
-    """The same of numbers that may be zero, and of ``measured`` where it is one."""
+    """The same for numbers that may be zero, and for ``measured`` if it is such a number."""
     must_hold: bool = False
-    """Whether its bound is no matter of speed."""
+    """Whether its bound does not depend on speed."""
 
 
 EXPECTED = {
@@ -104,7 +104,7 @@ EXPECTED = {
 
 
 def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Marks for what a script needs besides the embedded kernels."""
+    """Marks for what a script needs in addition to the embedded kernels."""
     has_browser = CHROMIUM is not None or bool(os.environ.get("RAIDLAB_BROWSER"))
     marks: dict[str, tuple[pytest.MarkDecorator, ...]] = {
         "qemu": (pytest.mark.qemu,),
@@ -115,7 +115,7 @@ def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
 
 
 def run_benchmark(name: str, place: Path) -> tuple[dict[str, Any], int]:
-    """The document and the exit status of a script, started in an empty folder, which it leaves empty."""
+    """Return the document and the exit status of a script. It starts in an empty folder and must leave it empty."""
     ended = subprocess.run(
         isolated_python("-m", f"benchmarks.{name}", "--smoke"),
         cwd=place,
@@ -133,7 +133,7 @@ def run_benchmark(name: str, place: Path) -> tuple[dict[str, Any], int]:
 
 
 def values(document: object, path: str) -> Iterator[object]:
-    """All that lies at a path, where ``*`` is each entry of an object or a list."""
+    """All values at a path, where ``*`` matches each entry of an object or a list."""
     head, _, rest = path.partition("/")
     entries = dict(enumerate(document)) if isinstance(document, list) else document
     for key, value in entries.items() if isinstance(entries, dict) else ():
@@ -142,7 +142,7 @@ def values(document: object, path: str) -> Iterator[object]:
 
 
 def numbers(document: object, path: str) -> list[float]:
-    """What lies at a path. Infinity and NaN are no numbers: what should have been measured was not."""
+    """The numbers at a path. Infinity and NaN fail, since they mean that something was not measured."""
     found: list[float] = []
     for value in values(document, path):
         assert isinstance(value, int | float), (path, value)

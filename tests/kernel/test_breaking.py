@@ -1,4 +1,4 @@
-"""Arrays broken in a session on a real kernel, silently, by a pulled disk or for good: what is told of the data."""
+"""Arrays damaged in a session on a real kernel, silently, by a pulled disk or for good: reports about the data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_broken_array_is_reported_as_unreadable(session: LabSession) -> None:
 
 
 def test_remaining_members_of_a_broken_array_can_fail_too(session: LabSession) -> None:
-    """mdadm refuses from 4.3 on, whether the member counts or not."""
+    """Since version 4.3 mdadm refuses to fail them, whether the member matters or not."""
     create(session, "raid5", D[:3])
     session.run(session.array("md0").speed(minimum_kib_per_second=100, maximum_kib_per_second=100))
     session.run(session.array("md0").add("disk04"))

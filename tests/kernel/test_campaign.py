@@ -1,4 +1,4 @@
-"""Random histories on real arrays: nothing unexplained is found, what is planted is found, a replay is exact."""
+"""Random histories on real arrays: every finding is explained, planted bugs are found, and a replay is exact."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_replay_is_the_same_to_the_last_word(arena: Arena) -> None:
 
 
 def test_a_known_bug_of_md_is_reproduced_and_reported_by_name(arena: Arena) -> None:
-    """A larger array with a bitmap that is stopped before its new part is synced (docs/findings.md)."""
+    """An array with a bitmap is enlarged, and stopped before its new part is synced (docs/findings.md)."""
     shape = ArrayShape(level="5", members=3, policy=HistoryPolicy.BITMAP, has_junk=True, sync_kib=200)
     acts = (Act(ActKind.IDLE), Act(ActKind.ENLARGE, number=1536), Act(ActKind.PAUSE, number=300), Act(ActKind.RESTART))
     outcome = replayed(arena, FaultHistory(5, shape, acts))
@@ -69,7 +69,7 @@ def test_a_known_bug_of_md_is_reproduced_and_reported_by_name(arena: Arena) -> N
 
 
 def test_a_scrub_that_replaces_an_interrupted_sync_is_not_a_finding(arena: Arena) -> None:
-    """RAID 1 of three made larger, stopped and started: the repair syncs the new part, and counts it."""
+    """A RAID 1 of three members is enlarged, stopped and started: the repair syncs the new part and counts it."""
     outcome = replayed(arena, history_of(parse_id("c1-l1-5180-s1_3_4_5"))[0])
     counts = [seen["state"]["mismatch_cnt"] for step, seen in outcome.documents if step.purpose is Purpose.SCRUBBED]
     assert counts == ["512"]

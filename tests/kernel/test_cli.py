@@ -1,4 +1,4 @@
-"""The command on the embedded kernel: each call is a process of its own, and the lab lasts from one to the next."""
+"""The command on the embedded kernel: each call is its own process, and the lab persists from one to the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGET = kernel_target("name=cli").text
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A lab of its own with disks of 32 MiB, so that syncs take an instant."""
+    """A lab of its own with disks of 32 MiB, so that a sync takes only a moment."""
     found = Place(tmp_path_factory.mktemp("cli"), TARGET)
     with lab_folder(host_at(found.state).state, "cli") as folder:
         folder.save((*file_disks(7, 32), *specs(1, DiskKind.FILE, size_bytes=MIB, first=8)))
@@ -54,7 +54,7 @@ def test_an_array_lives_from_command_to_command(place: Place) -> None:
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk02", "disk03"]
 
     raidlab(place, "array", "fail", "md0", "disk02")
-    # The array comes back degraded, without the disk that failed.
+    # The array is degraded when it returns, without the disk that failed.
     array = json.loads(raidlab(place, "--json", "array", "show", "md0").stdout)
     assert array["degraded_count"] == 1
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk03"]

@@ -1,4 +1,4 @@
-"""The computer's files from inside the embedded kernel: its root does what it can, and nothing outside has changed."""
+"""The computer's files as seen from the embedded kernel: root there tries all it can, and nothing outside changes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.kernel.test_machine import sparse_disks
 
 pytestmark = pytest.mark.kernel
 
-# $V: a folder of the computer, by its own path; $H: the same through a mount of the intruder's own; $W: a folder that
-# the kernel can write; $L: a folder in the machine's memory. Each way has a file of its own in $V.
+# $V: a folder of the computer, by its own path; $H: the same folder through a mount of the intruder; $W: a folder
+# that the kernel can write; $L: a folder in the machine's memory. Each way uses its own file in $V.
 WAYS = {
     "remount": "echo in >> $V/remount",
     "bind mount": "mkdir $L/bind; mount --bind $V $L/bind; mount -o remount,bind,rw $L/bind; echo in >> $L/bind/bind",
@@ -46,12 +46,12 @@ WAYS = {
     "another lab": "dd if=/dev/zero of=$H/labs/other/disks/disk01.img bs=4096 count=1 conv=notrunc,fsync",
     "results": "echo in >> $H/results/1/record.json",
     "ssh keys": "echo in >> $H/.ssh/authorized_keys",
-    # It names the processes that are killed in the end.
+    # It names the processes that are killed at the end.
     "own record": "echo in >> $W/../kernel.json",
 }
-# Only root may make a device on the computer.
+# Only root may create a device node on the computer.
 ROOTS_WAYS = {"device"}
-# Newer mount programs would name hostfs's folder in a way that mount(2) does not need (mount(8)).
+# Newer mount programs would pass hostfs's folder in a way that mount(2) does not need (mount(8)).
 NAMES = "export LIBMOUNT_FORCE_MOUNT2=always; V={victim} H=/run/intruder W={folder}/uml L=/run; "
 PREPARE = (
     "modprobe -a loop dm_mod raid1; umount -l /tmp; for place in / $V ${W%/uml}; do mount -o remount,rw $place; done;"
@@ -75,7 +75,7 @@ def victim(tmp_path: Path) -> Path:
 
 
 def picture(victim: Path) -> dict[Path, tuple[int, ...]]:
-    """Of each file that the kernel was not given all that can be changed; what is written moves its time."""
+    """Metadata of each file that the kernel was not given; a write changes the file's time."""
     found: dict[Path, tuple[int, ...]] = {}
     for path in (*victim.rglob("*"), *victim.parent.glob("state/machines/*/*")):
         status = path.lstat()
@@ -86,9 +86,9 @@ def picture(victim: Path) -> dict[Path, tuple[int, ...]]:
 
 @contextmanager
 def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Machine, str, Path]]:
-    """A machine that its root has prepared, and the start of each script."""
+    """A machine prepared by its root user, the start of each script, and the state folder."""
     state = victim.parent / "state"
-    # In sight: here it is about writing.
+    # The folder is shown to the machine, since this test is about writing.
     options = EmbeddedOptions(disks=sparse_disks(victim.parent, 1), layers=layers, shown=(victim,))
     with open_machine(kernel_target(), host_at(state), embedded=options) as machine:
         (folder,) = (state / "machines").glob("[0-9]*")
@@ -122,7 +122,7 @@ def test_a_lab_in_shared_memory_has_its_own_and_no_more(victim: Path) -> None:
             output = machine.run(["sh", "-c", script], check=False)
             assert "Read-only file system" in output.stderr
             memory = list(Path("/dev/shm").glob(f"raidlab-{os.getpid()}-*"))
-            # QEMU keeps the guest's memory in no file.
+            # QEMU does not keep the guest's memory in a file.
             assert len(memory) == (kernel_target().kind is TargetKind.UML)
             assert all((path.stat().st_mode & 0o777, list(path.iterdir())) == (0o700, []) for path in memory)
         assert neighbour.read_text() == "untouched"
@@ -139,7 +139,7 @@ def test_its_memory_lies_in_the_state_folder_where_shared_memory_has_no_room(
         (folder,) = (state / "machines").glob("[0-9]*")
         maps = Path(f"/proc/{record_of(state)['kernel_group']}/maps").read_text()
         assert f"{folder}/memory/" in maps
-        # Nor can another user reach its management console, which lies in it.
+        # Another user cannot reach the management console in it either.
         assert folder.stat().st_mode & 0o077 == 0
 
 
@@ -154,14 +154,14 @@ def test_confined_none_of_it_has_an_effect(victim: Path, layers: tuple[str, ...]
         for way, script in WAYS.items():
             machine.run(["sh", "-c", names + script], check=False)
             assert picture(victim) == before, way
-        # What the kernel was given it can write, also while it attacks.
+        # The kernel can write what it was given, even during an attack.
         machine.run(["dd", "if=/dev/urandom", f"of=/dev/{disk_name(0)}", "bs=1M", "count=2", "conv=fsync"])
     image = victim.parent / "disk0"
     assert image.read_bytes()[: 2 << 20] != bytes(2 << 20)
 
 
 SECRET = "BEGIN-OPENSSH-PRIVATE-KEY"
-# Each prints the secret if it can be had; $S is its path.
+# Each prints the secret if it can read it; $S is its path.
 READS = {
     "by its path": "cat $S",
     "own hostfs mount": "mkdir -p /run/all; mount -t hostfs none /run/all; cat /run/all$S",
@@ -193,7 +193,7 @@ def test_confined_no_file_of_the_user_is_read(tmp_path: Path, layers: tuple[str,
                 )
                 assert SECRET not in output.stdout + output.stderr, way
                 assert witness[1] not in output.stdout, way
-            # The places where people look first are there, and empty.
+            # The places where people look first exist and are empty.
             assert machine.run(["ls", "-A", "/mnt", "/media", "/srv", "/opt", "/root"]).stdout.split() == [
                 *("/media:", "/mnt:", "/opt:", "/root:", "/srv:")
             ]

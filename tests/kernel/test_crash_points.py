@@ -1,4 +1,4 @@
-"""Crash points: md's promises hold at them, and who broke one would be seen."""
+"""Crash points: md keeps its promises at them, and a broken promise would be detected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.timeout(600)]
 
 
 def embedded(test: Any) -> Any:
-    """Only on the embedded kernel, in virtual time."""
+    """Mark a test that runs only on the embedded kernel in virtual time."""
     return pytest.mark.kernel(pytest.mark.virtual_time(test))
 
 
@@ -70,7 +70,7 @@ def test_no_promise_is_broken_on_two_processors_and_a_stored_recording_gives_the
         again = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:2], images=recording.images)]
     assert len(verdicts) == len(cuts)
     assert [(each.cut, each.reasons) for each in verdicts if each.judgement is PointJudgement.BROKEN] == []
-    # From the stored images, without the drives' own record, the same states come out.
+    # The stored images, without the drives' own record, give the same states.
     assert [each.seen["started"]["verdicts"] for each in again] == [
         each.seen["started"]["verdicts"] for each in verdicts[:2]
     ]
@@ -92,9 +92,9 @@ def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> N
     assert again.fingerprint == recording.fingerprint
     assert {each.judgement for each in verdicts} >= {PointJudgement.EXEMPT}
     assert not [each.reasons for each in verdicts if each.judgement is PointJudgement.BROKEN]
-    # Dirty and degraded, md refuses the array until it is forced.
+    # md refuses an array that is dirty and degraded until it is forced.
     assert any("refused" in each.seen for each in verdicts)
-    # Started by mdadm instead of by the driver's own requests, the same comes out.
+    # The result is the same when mdadm starts the array instead of the driver's own requests.
     assert [each.judgement for each in by_mdadm] == [each.judgement for each in verdicts[:6]]
     assert [each.seen["started"]["verdicts"] for each in by_mdadm] == [
         each.seen["started"]["verdicts"] for each in verdicts[:6]
@@ -103,7 +103,7 @@ def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> N
 
 @embedded
 def test_an_acknowledged_write_that_is_not_there_breaks_a_promise(place: FaultPlace) -> None:
-    """As if every write had gone past the drives' caches: those that only a flush makes sure would be missed then."""
+    """Claim that all writes bypassed the drives' caches: those that only a flush makes durable then seem to be lost."""
     recording = make_recording(place, find_configuration("raid1/resync/idle/mixed"), "1")
     events = [[*event[:4], 1] if event[0] == "write" else event for event in recording.events]
     claimed = replace(recording, events=events)

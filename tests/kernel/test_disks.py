@@ -1,4 +1,4 @@
-"""Lab disks of every kind on a real kernel, and the guard before whatever is not one."""
+"""Lab disks of every kind on a real kernel, and the guard against devices that are not lab disks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.kernel.rig import DEVICE, Rig, bare
 
 pytestmark = pytest.mark.kernel
 
-# As many as the embedded kernel takes, of sixteen sizes, none of them a whole number of MiB.
+# As many as the embedded kernel accepts, of sixteen different sizes, none of them a whole number of MiB.
 DISKS = tuple(
     DiskSpec(name=f"disk{number:02}", kind=DiskKind.FILE, size_bytes=16 * MIB + number * 512) for number in range(1, 17)
 )
@@ -63,7 +63,7 @@ def test_other_kinds_attach_with_their_exact_size(lab: Lab, others: dict[str, La
     disk = others[spec.name]
     assert disk.kind is spec.kind
     assert size_of(lab, disk) == spec.size_bytes == disk.size_bytes
-    # The last sector is there, and no other behind it.
+    # The last sector exists, and there is no sector behind it.
     last = spec.size_bytes // 512 - 1
     write = ("dd", "if=/dev/urandom", f"of={disk.node}", "bs=512", "count=1", "conv=fsync", "status=none")
     assert lab.machine.run((*write, f"seek={last}")).status == 0
@@ -74,9 +74,9 @@ def test_other_kinds_attach_with_their_exact_size(lab: Lab, others: dict[str, La
 def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, LabDisk], depth: int) -> None:
     disk = others["spindle1"]
     workload = replace(find_workload("rand-read-4k-q1"), queue_depth=depth)
-    # Other load on this computer makes answers late and can make none early: so the rate has a hard upper limit, and
-    # the middle answer of the best of several runs tells the drive's own time. An emulated processor takes a
-    # millisecond of its own, a twelfth of the drive's time.
+    # Other load on this computer can make answers late, but none early. So the rate has a hard upper limit, and the
+    # median answer in the best of several runs shows the drive's own time. An emulated processor adds a millisecond, a
+    # twelfth of the drive's time.
     least = 73 if kernel_target().kind is TargetKind.UML else 60
     rates: list[float] = []
     while len(rates) < 8 and max(rates, default=0.0) < least:
@@ -89,7 +89,7 @@ def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, 
 
 
 def stored_bytes(lab: Lab, disk: LabDisk) -> int | None:
-    """What a sparse image takes up, on whichever side it lies; None for a disk in memory."""
+    """Bytes that a sparse image occupies, on the computer or on the machine; None for a disk in memory."""
     if disk.kind is DiskKind.FILE:
         return Path(disk.backing).stat().st_blocks * 512
     if disk.kind is DiskKind.LOOP:
@@ -112,7 +112,7 @@ def test_reset_makes_blank_and_stores_nothing(lab: Lab, others: dict[str, LabDis
 
 
 def refuse(lab: Lab, node: str, reason: str) -> None:
-    """The guard names the reason, and a plan that would write on the device does not even start that step."""
+    """Require that the guard gives this reason, and that a plan does not run a step that would write to the device."""
     lab.machine.run(("rm", "-f", MARK))
     step = Step(("touch", MARK), "Would write.", danger=Danger.DATA, writes_devices=(node,))
     with pytest.raises(DeviceRefused, match=reason) as refused:
@@ -122,7 +122,7 @@ def refuse(lab: Lab, node: str, reason: str) -> None:
 
 
 def test_a_step_on_a_lab_disk_runs(lab: Lab, rig: Rig) -> None:
-    # What the refusals below prevent does happen otherwise.
+    # The step runs unless it is refused, as it is in the tests below.
     lab.machine.run(("rm", "-f", MARK))
     lab.execute(Plan.of("Write", [Step(("touch", MARK), "Writes.", writes_devices=(rig.nodes[0],))]))
     assert lab.machine.run(("test", "-e", MARK), check=False).status == 0
@@ -163,7 +163,7 @@ def test_the_guard_refuses_an_array_with_foreign_members(lab: Lab, rig: Rig, for
     create = ("mdadm", "--create", DEVICE, "--run", "--level=1", "--raid-devices=2", "--bitmap=none", "--assume-clean")
     lab.machine.run((*create, "--metadata=1.2", mine, foreign_loop))
     refuse(lab, DEVICE, "members that are not lab disks: loop")
-    # Its lab disk is in use by it, and so as little the lab's to write on.
+    # The array uses its lab disk, so the lab must not write to that disk either.
     refuse(lab, mine, "it is in use by md0")
 
 
@@ -177,7 +177,7 @@ def test_the_guard_refuses_a_read_only_disk(lab: Lab, rig: Rig) -> None:
 
 
 def test_superblocks_are_read_past_the_page_cache(lab: Lab, rig: Rig) -> None:
-    """Read through the cache, members of a running array may seem out of date, and could then not even be stopped."""
+    """Read through the cache, members of a running array may look out of date, and then could not even be stopped."""
     spec = rig.create("raid1", 3)
     first = spec.members[0]
     lab.machine.run(("dd", f"if={first}", "of=/dev/null", "bs=8192", "count=1", "status=none"))

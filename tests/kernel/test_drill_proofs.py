@@ -1,8 +1,8 @@
-"""Drills are true on real arrays: right ways save, wrong ones are known by name, and every verdict is fair.
+"""Drills on real arrays: right ways save the data, wrong ways are recognised by name, and every verdict is fair.
 
-Each drill is proved for two students, and ended after many histories, as the command line and the app do it: on the
-command line the work has a machine of its own, and so has the debriefing; in the app both have one. The text mode is a
-process in a terminal, into which every line is typed.
+Each drill is proved for two students, and ended after many histories, as the command line and the app do it. On the
+command line the work has its own machine, and so has the debriefing; in the app both use one machine. The text mode is
+a process in a terminal, into which every line is typed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from tests.kernel.test_drills import DRILL, RIGHT
 from tests.unit.drills.test_drill_files import example
 from tests.window import RAIDLAB, Window, command
 
-# Longer than the limit of one step's lines, so that a step that hangs is named.
+# Longer than the time limit of one step's lines, so that a step that hangs is reported by name.
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 PLACES = [(PROOF_SEEDS[0], "uml:"), pytest.param(PROOF_SEEDS[1], "uml:?time=virtual", marks=pytest.mark.virtual_time)]
-"""One in each kind of time."""
+"""One drill in each kind of time."""
 SEED = "ana"
 REFUSED = """
 mdadm --assemble /dev/md77 --uuid=00000000:00000000:00000000:00000001 $disk01 $disk02
@@ -60,7 +60,7 @@ _STILL_RUNS = "not run: the previous command is still running"
 
 
 class TextUser(Window):
-    """``with TextUser(state) as user: user.hear("is running."); user.enter("b")``; the text mode is left at the end."""
+    """``with TextUser(state) as user: user.hear("is running."); user.enter("b")``. Leaves the text mode at the end."""
 
     def __init__(self, state: Path) -> None:
         # Without the terminal's echo, so that typed text is not mistaken for output.
@@ -80,7 +80,7 @@ class TextUser(Window):
         self.type(f"{line}\n".encode())
 
     def hear(self, *words: str) -> str:
-        """Wait for one of these words in the output after those of the last call; returns it."""
+        """Wait for one of these words in the output after the word found by the last call; return the word."""
         self.until(lambda: self._first(words), f"one of {words}", _PATIENCE_SECONDS)
         found = self._first(words)
         assert found
@@ -88,19 +88,19 @@ class TextUser(Window):
         return word
 
     def run(self, line: str) -> None:
-        """A line for the machine's shell; waits until it has ended."""
+        """Type a line for the machine's shell and wait until it has ended."""
         self._lines_run += 1
-        # The shell reckons: the line that is repeated before it runs does not say so.
+        # The shell computes the number, so the echo of the line before it runs does not contain the result.
         line = f"{line}; echo ended-$(({self._lines_run} + 1000))"
         self.enter(f"! {line}")
-        # The one before has said its last word, but what it leaves to the next is still being kept.
+        # The previous line has printed its last word, but the state for the next line may not be saved yet.
         while self.hear(f"# {line}\n", _STILL_RUNS) == _STILL_RUNS:
             time.sleep(0.1)
             self.enter(f"! {line}")
         self.hear(f"ended-{self._lines_run + 1000}\n")
 
     def _first(self, words: tuple[str, ...]) -> tuple[int, str] | None:
-        """The end of the first of these words in the output since the last call, and the word."""
+        """Find the first of these words in the output since the last call; return where it ends, and the word."""
         output = self.output.decode("utf-8", "ignore").replace("\r\n", "\n")
         places = [(output.find(word, self._heard), word) for word in words]
         return min(((place + len(word), word) for place, word in places if place >= 0), default=None)
@@ -108,19 +108,19 @@ class TextUser(Window):
 
 @dataclass(frozen=True)
 class History:
-    """A student's work in a drill, and the verdicts that are fair."""
+    """A student's work in a drill, and the verdicts that are fair for it."""
 
     id: str
     steps: tuple[DrillStep, ...]
     may_be: frozenset[DrillVerdict]
     is_way: bool = False
-    """A whole way of the drill's file: its proof takes it where work and debriefing have one machine."""
+    """Whether it is a complete way from the drill's file. The drill's proof takes such ways on one machine."""
     is_wrong: bool = False
-    """Mistakes may be recognised; otherwise none but harmless ones."""
+    """Whether mistakes may be recognised. Otherwise only harmless ones may be."""
 
 
 def unfair(history: History, place: str, outcome: DrillOutcome) -> Iterator[str]:
-    """Why the verdict is not fair."""
+    """Yield the reasons why a verdict is not fair."""
     mistakes = [each.id for each in outcome.mistakes]
     figures = f"{outcome.saved_percent:g} % now, {outcome.kept_percent} % left"
     told = f"{history.id} ({place}): {outcome.verdict}, {figures} {mistakes}"
@@ -131,7 +131,7 @@ def unfair(history: History, place: str, outcome: DrillOutcome) -> Iterator[str]
 
 
 def histories(drill: ReadyDrill) -> Iterator[History]:
-    """Nothing, refused commands, a look, half of the right way, both right ways, and every wrong one."""
+    """Nothing, refused commands, only looking, half of the right way, both right ways, and every wrong way."""
     first, second = drill.drill.right[:2]
     yield History("nothing", (), _NOT_DONE)
     yield History("refused commands", (DrillStep(run=REFUSED),), _NOT_DONE)
@@ -145,14 +145,14 @@ def histories(drill: ReadyDrill) -> Iterator[History]:
 
 
 def _begun(step: DrillStep) -> DrillStep:
-    """The step up to its first line that changes an array."""
+    """The step up to the first line that changes an array."""
     lines = step.run.strip().splitlines()
     last = next(number for number, line in enumerate(lines) if line.startswith("mdadm"))
     return DrillStep(run="\n".join(lines[: last + 1]))
 
 
 def play_all(drill: ReadyDrill) -> Iterator[str]:
-    """Make the drill once, and end it after each history, without closing it; yields what is not fair."""
+    """Make the drill once, end it after each history without closing it, and yield what is not fair."""
     target = kernel_target()
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = own_lab(Path(folder))
@@ -172,7 +172,7 @@ def play_all(drill: ReadyDrill) -> Iterator[str]:
 
 
 def own_lab(root: Path) -> Host:
-    """A lab with small disks, which are read as a whole."""
+    """A lab with small disks, since they are read completely."""
     own = host_at(root)
     with lab_folder(own.state, kernel_target().lab_name) as disks:
         disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
@@ -186,7 +186,7 @@ def _open(session: LabSession) -> DrillDesk:
 
 
 def take(desk: DrillDesk, steps: Iterable[DrillStep]) -> None:
-    """Play these steps. A wrong way may well end in an error of mdadm: the student then continues with what is left."""
+    """Play these steps. A wrong way may cause an error of mdadm; the student then continues with what is left."""
     for step in steps:
         if step.commit:
             desk.commit()

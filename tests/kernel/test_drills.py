@@ -1,4 +1,4 @@
-"""Drills on real arrays: what is counted, put back and told, however somebody works, and however it ends."""
+"""Drills on real arrays: what is counted, reset and reported, whatever the student does and however it ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES = DRILL.values
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """The first drill, made once."""
+    """The host of a lab in which the first drill was made once."""
     own = host_at(tmp_path_factory.mktemp("drill"))
     with open_session(Client(TARGET, own), start_arrays=False) as session:
         DrillDesk.begin(session, DRILL)
@@ -130,14 +130,14 @@ def test_superblocks_record_when_each_member_was_last_used(made: Host) -> None:
 
 
 def _moment(text: str) -> float:
-    """Of mdadm's ``Thu Nov 26 20:01:10 2026``, in a zone that makes no difference of days."""
+    """Seconds of a time of mdadm such as ``Thu Nov 26 20:01:10 2026``. The time zone does not matter for days."""
     return time.mktime(time.strptime(text))
 
 
 def test_overlays_reports_the_array_that_holds_a_disk(made: Host) -> None:
     with working(made) as (session, desk):
         node = desk.environment()["late"]
-        # What a start leaves that has only collected members.
+        # The state after a start that has only collected members.
         by_hand(session, desk, "mdadm --stop --scan; mdadm --incremental $late")
         refused = session.machine.run(("overlays", "up", node), check=False)
         assert refused.status == 1
@@ -254,7 +254,7 @@ def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> N
         with working(made) as (session, desk):
             by_hand(session, desk, "mdadm --stop --scan; dd if=/dev/urandom of=$late bs=4096 count=2 seek=1500")
             by_hand(session, desk, "sync")
-            # Nobody looks any more: what was written shows in a comparison with the disks as they were.
+            # The monitor has stopped, so the write shows only in a comparison of the disks with their earlier state.
             kill_kernel(made.state.root)
             session.machine.run(("true",))
 

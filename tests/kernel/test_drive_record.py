@@ -1,6 +1,6 @@
-"""The record of the lab's own drives: what was asked of them, in one order, and drives made to hold any state of it.
+"""The record of the lab's own drives: all of their requests in one order, and drives restored to any state of it.
 
-They are the embedded kernel's, and those that a program serves to a stock kernel with two processors.
+Tested are the drives of the embedded kernel, and those that a program serves to a stock kernel with two processors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[FaultPlace]:
 
 @pytest.fixture
 def machine(place: FaultPlace) -> Machine:
-    """Both drives blank and recorded from now on."""
+    """The machine with blank drives, all of them recorded from now on."""
     place.blank()
     place.lab.machine.write(DRIVES_CONTROL, "forget")
     for number in range(len(place.nodes)):
@@ -44,7 +44,7 @@ def machine(place: FaultPlace) -> Machine:
 
 
 def write(machine: Machine, text: str, block: int, *, drive: int = 0, how: str = "") -> None:
-    """A block full of one letter."""
+    """Write a block filled with one letter."""
     flags = "direct,dsync" if how == "dsync" else "direct"
     sync = "conv=notrunc,fsync" if how == "fsync" else "conv=notrunc"
     put = f"dd of=/dev/drive{drive} bs={BLOCK} seek={block} iflag=fullblock oflag={flags} {sync} status=none"
@@ -52,7 +52,7 @@ def write(machine: Machine, text: str, block: int, *, drive: int = 0, how: str =
 
 
 def letters(machine: Machine, drive: int = 0) -> str:
-    """The first byte of each sector of the first four blocks, a dot for a zero."""
+    """The first byte of each sector of the first four blocks, with a dot for a zero."""
     read = f"dd if=/dev/drive{drive} bs={BLOCK} count=4 iflag=direct status=none | base64 -w0"
     data = base64.b64decode(machine.run(("sh", "-c", read)).stdout)
     return "".join(chr(data[at]) if data[at] else "." for at in range(0, len(data), 512))
@@ -76,7 +76,7 @@ def test_requests_and_marks_have_one_order(machine: Machine) -> None:
         (DRIVE_WRITE, 1, 8, 8),
         (DRIVE_FLUSH, 1, 0, 0),
         (DRIVE_WRITE, 0, 16, 8),
-        # O_DSYNC past the page cache: a write with FUA, and all the same a flush (blkdev_write_iter()).
+        # O_DSYNC past the page cache: a write with FUA, and nevertheless a flush (blkdev_write_iter()).
         (DRIVE_FLUSH, 0, 0, 0),
         (DISCARD, 1, 8, 8),
     ]
@@ -103,7 +103,7 @@ def test_a_drive_can_be_restored_to_a_list_of_writes_and_to_its_base(machine: Ma
     ):
         machine.write(DRIVES_CONTROL, f"restore 0 {words}".rstrip())
         assert letters(machine) == seen, words
-        # What is written on it now belongs to that state alone, and is not recorded.
+        # What is written now belongs only to this state and is not recorded.
         write(machine, "z", 3)
     assert len(recorded(machine).requests) == 3
     machine.write(DRIVES_CONTROL, "restore 0")
@@ -148,7 +148,7 @@ def test_writes_are_durable_only_after_a_flush(machine: Machine) -> None:
     write(machine, "b", 1)
     write(machine, "c", 2, how="dsync")
     record = recorded(machine)
-    # Before the flush that follows the write past the cache.
+    # The time before the flush that follows the write past the cache.
     at = next(each.ended for each in record.requests if each.flags & THROUGH)
     sure, open_ = record.split(0, at)
     assert ([each.sector // 8 for each in sure], [each.sector // 8 for each in open_]) == ([0, 2], [1])
@@ -159,7 +159,7 @@ def test_writes_are_durable_only_after_a_flush(machine: Machine) -> None:
 
 
 THREADS, OPERATIONS, SLOT = 6, 60, 2 * BLOCK
-# Each thread has slots of its own, with a gap between them, so that the block layer merges nothing, and prints what it
+# Each thread has its own slots with a gap between them, so that the block layer merges nothing, and prints what it
 # did. It marks the record before and after each operation.
 KNOWN_SEQUENCE = """
 import fcntl, json, mmap, os, random, struct, sys, threading
@@ -193,7 +193,7 @@ print(json.dumps(done))
 
 
 def test_no_request_of_a_known_sequence_is_missed(machine: Machine) -> None:
-    """Requests of several threads overlap; each is recorded once, with its data, between the marks around it."""
+    """Requests of several threads overlap. Each is recorded once, with its data, between its two marks."""
     sizes = map(str, (THREADS, OPERATIONS, SLOT, BLOCK))
     done: list[Any] = json.loads(machine.run(("python3", "-IS", "-c", KNOWN_SEQUENCE, *sizes)).stdout)
     record = recorded(machine)
@@ -205,7 +205,7 @@ def test_no_request_of_a_known_sequence_is_missed(machine: Machine) -> None:
     for name, drive, kind, at in done:
         first, last = when[2 * name], when[2 * name + 1]
         if kind in ("flush", "through"):
-            # The block layer may answer several callers with one flush, which begins after each of them has asked.
+            # The block layer may answer several callers with one flush, which begins after all of them have asked.
             assert any(
                 first < each.came and each.ended < last for each in record.by_drive[drive] if each.kind == DRIVE_FLUSH
             ), (name, kind)

@@ -1,9 +1,9 @@
-"""One experiment in virtual time, again and again while the computer does other things: the same to the last bit.
+"""One experiment in virtual time, repeated while the computer does other work: the same to the last bit.
 
-Levels 0, 1, 5, 6 and 10 on drives with mechanics: reads, writes, and for those with redundancy a member that fails and
-is rebuilt, all of it under a load. Meanwhile other processes burn processor and memory at random moments. Some runs
-have one processor, longer paths, another home, or far more environment variables. Compared are the records (digest of
-lab/results/record.py), fio's documents and the timelines, and the checksums of all that the members hold at the end.
+Levels 0, 1, 5, 6 and 10 on drives with mechanics: reads, writes, and for redundant levels a member that fails and is
+rebuilt, all of it under load. Meanwhile other processes use processor and memory at random moments. Some runs have one
+processor, longer paths, another home, or far more environment variables. The test compares the records (digest of
+lab/results/record.py), fio's documents and the timelines, and the checksums of all that the members contain at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lab.results.store import ResultStore
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.timeout(1200)]
 LONGEST_RUN_SECONDS = 600.0
 RECORD = "record.json"
-# Each burns for a moment; the last holds some memory as well.
+# Each process uses a processor for a moment and holds some memory.
 BURN = "import time; held = bytearray({bytes}); end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 MOST_BURNING = 2
 MOST_BYTES = 256 << 20
@@ -84,7 +84,7 @@ MEMBERS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 4}
 class Circumstance:
     name: str
     folder: str = "state"
-    """Of the run, for its state."""
+    """Folder for the state of the run."""
     environment: dict[str, str] = field(default_factory=dict)
     has_one_processor: bool = False
     has_own_home: bool = False
@@ -106,7 +106,7 @@ CIRCUMSTANCES = (
 class Outcome:
     record: ResultRecord
     files: dict[str, str]
-    """Of the result, the record itself aside: name -> SHA-256."""
+    """The files of the result except for the record: name -> SHA-256."""
 
 
 def experiment(levels: Sequence[str]) -> str:
@@ -117,7 +117,7 @@ def experiment(levels: Sequence[str]) -> str:
 
 @contextmanager
 def busy_computer(seed: int) -> Iterator[None]:
-    """Processes of ours that come and go, and take processor and memory."""
+    """Processes of this test that come and go, and use processor and memory."""
     chance, is_over = random.Random(seed), threading.Event()
 
     def come_and_go() -> None:
@@ -177,7 +177,7 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str, *more: str) 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
-    """One run as it is, then one in each circumstance, two at a time."""
+    """One ordinary run, then one in each circumstance, two at a time."""
     root, text = tmp_path_factory.mktemp("runs"), experiment(tuple(MEMBERS))
     with busy_computer(seed=1), ThreadPoolExecutor(2) as pool:
         folders = [root / str(number) for number in range(len(CIRCUMSTANCES))]

@@ -59,7 +59,7 @@ def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_p
     began: list[float] = []
 
     def watch(progress: RunProgress) -> None:
-        # Within the long job, as soon as it does something.
+        # In the long job, as soon as it reads.
         if progress.done_count == 1 and progress.rates and progress.rates.read_iops > 0 and not began:
             began.append(time.monotonic())
             cancelled.set()
@@ -83,7 +83,7 @@ def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_p
 
 @pytest.mark.wide
 def test_a_load_without_bounds_leaves_the_witness_alone(tmp_path: Path) -> None:
-    """The load may write on the whole array, apart from the data that the rebuild is checked with."""
+    """The load may write to the whole array, except for the data that check the rebuild."""
     rebuilt = experiment(REBUILT)
     request = RunRequest(
         kernel_target(), host_at(tmp_path), on_machine=lambda machine: limit_speed(machine, rebuilt.disks.size_bytes)

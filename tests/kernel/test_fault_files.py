@@ -1,4 +1,4 @@
-"""Files under the oracle on ext4 and XFS on md: crash points are as promised, and what is broken is named."""
+"""Files under the oracle on ext4 and XFS on md: crash points keep all promises, and damage is reported by name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_crash_point_is_as_promised(place: FaultPlace, array: str, kind: F
     assert any(point.is_missing for point in points) == recording.array.survives_missing
     assert any("fsck" in point.document for point in points)
     assert any("wrong_rows" in point.document for point in points)
-    # Something was in flight, or nothing was tried.
+    # Something must have been in flight, otherwise the test would prove nothing.
     assert {word for point in points for word in point.document.get("verdicts", ())} >= {
         "in-flight old",
         "in-flight new",
@@ -71,7 +71,7 @@ DATA_OFFSET_SECTORS = 4096
 
 
 class Written:
-    """Where on a RAID 1 recorded writes put the blocks of files that are sure at the end and never written again."""
+    """On a RAID 1, the recorded writes of file blocks that are durable at the end and never written again."""
 
     def __init__(self, place: FaultPlace, recording: FilesRecording) -> None:
         text = place.lab.machine.run(("base64", "-w0", "/dev/lab-record-data")).stdout
@@ -87,7 +87,7 @@ class Written:
         }
 
     def block(self, request: Request) -> int | None:
-        """The block of a file that a write brought in its last generation."""
+        """The number of the file block that this write contains in its last generation, or None."""
         for start in range(0, request.count, 8):
             found = identity_of(self.data[request.data + start * 512 : request.data + (start + 1) * 512])
             if found and all(self.sure.get((found[0], at)) == found[1] for at in range(8)):
@@ -95,7 +95,7 @@ class Written:
         return None
 
     def pairs(self) -> list[tuple[int, list[int]]]:
-        """The block of each such write, and the numbers of its records on all members."""
+        """The number of each such block, and the indices of its records on all members."""
         found: dict[int, list[int]] = {}
         for request in self.recording.record.requests:
             if request.kind == DRIVE_WRITE and request.sector >= DATA_OFFSET_SECTORS and (block := self.block(request)):
@@ -130,7 +130,7 @@ def test_each_synced_write_that_the_drives_drop_is_found_as_lost(place: FaultPla
 
 
 def test_a_stale_mirror_is_found(place: FaultPlace) -> None:
-    """The other mirror is gone, and this one lacks what was written to its data in the second half of the time."""
+    """The other member is missing, and this one lacks the second half of the writes to its data."""
     recording = recorded(place, "raid1", EXT4)
     mine = [each for each in recording.record.by_drive[1] if each.sector >= DATA_OFFSET_SECTORS]
     late = [each.index for each in mine[len(mine) // 2 :]]

@@ -1,4 +1,4 @@
-"""Scenarios of faults on real arrays: verdicts as they must be, and verdicts that say so when they are not."""
+"""Fault scenarios on real arrays: the expected verdicts, and failing verdicts if something is not as expected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def only(name: str, *variants: str) -> Scenario:
 
 
 def without(scenario: Scenario, word: str) -> Scenario:
-    """The same, but what it breaks by this word stays whole."""
+    """The scenario without the steps of this act."""
     left = tuple(tree for tree in scenario.steps if tree["act"] != word)
     assert len(left) < len(scenario.steps)
     return msgspec.structs.replace(scenario, steps=left)
@@ -71,7 +71,7 @@ def test_a_scenario_ends_as_it_must(place: FaultPlace, name: str, variants: tupl
         pytest.param(
             without(only("7", "RAID 5, by a read"), "message"),
             {"errors_0"},
-            # The device mapper's target dust, which distributions do not build.
+            # This needs the device mapper's dust target, which distributions do not build.
             marks=pytest.mark.uml,
         ),
         (without(only("14", "torn"), "age"), {"data", "lost_at", "mismatch_cnt"}),
@@ -86,7 +86,7 @@ def test_without_the_fault_it_is_not_as_expected(place: FaultPlace, scenario: Sc
 
 
 def test_a_wrong_arithmetic_is_noticed(place: FaultPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A RAID 10 of near copies, judged as if its copies were far."""
+    """A RAID 10 with near copies is judged as if it had far copies."""
     scenario = only("3", "near, 4")
     (variant,) = scenario.ready(1)
     wrong = msgspec.structs.replace(variant, array=replace(variant.array, layout="f2"))

@@ -28,7 +28,7 @@ CHECKS = {FileSystem.EXT4: ("e2fsck", "-f", "-n", DEVICE), FileSystem.XFS: ("xfs
 
 @pytest.fixture
 def spec(module_rig: Rig) -> ArraySpec:
-    """A RAID 5 of 4, kept from the test before where that left it whole. XFS needs its 378 MiB."""
+    """A RAID 5 of 4 members, kept from the previous test if it is still intact. XFS needs its 378 MiB."""
     arrays = read_arrays(module_rig.lab.machine)
     if [(array.level, array.in_sync_count) for array in arrays] == [("raid5", 4)]:
         return module_rig.spec("raid5", 4)
@@ -48,7 +48,7 @@ def expect_directions(measured: Measured, workload: Workload) -> None:
         assert (part is not None) is (workload.direction is not other)
         if part:
             assert part.iops > 0
-            # Requests of a trace have sizes of their own.
+            # Requests of a trace have different sizes.
             assert workload.trace or part.io_bytes == part.total_ios * workload.block_bytes
             if workload.program is LoadProgram.FIO:
                 assert part.p50_seconds
@@ -60,19 +60,19 @@ def expect_directions(measured: Measured, workload: Workload) -> None:
 def test_every_workload_gives_its_directions_and_an_account(
     module_rig: Rig, raw: LoadTarget, workload: Workload
 ) -> None:
-    # Two seconds of a trace may have no burst, and what is checked while it runs reads only when some was written.
+    # Two seconds of a trace may contain no burst, and a check under load only reads after something was written.
     seconds = 5.0 if workload.trace else 3.0 if workload.verify is Verify.UNDER_LOAD else SHORT.runtime_seconds
-    # Samples often, so that a busy computer leaves some of a second.
+    # A high sampling rate leaves enough samples on a busy computer.
     options = MeasureOptions(seconds, 0.0, file_bytes(workload), hertz=20.0)
     measured = run_workload(module_rig.lab, raw, workload, options)
     expect_directions(measured, workload)
     if workload.program is LoadProgram.DD:
-        # It ends when it has copied all, between two samples perhaps: then there is nothing to count.
+        # dd ends when it has copied everything, perhaps between two samples: then there is nothing to count.
         return
     assert measured.cpu
-    # It has one processor, which cannot have worked for longer than it was looked at.
+    # The machine has one processor, which cannot have worked for longer than the time between the samples.
     assert 0 < measured.cpu.cpu_seconds_total <= measured.samples[-1].time_seconds - measured.samples[0].time_seconds
-    # The few requests of a trace, or of a computer that is busy with other things, cost fewer ticks than tell anything.
+    # The few requests of a trace, or of a busy computer, cost too few ticks to say anything.
     is_accounted = round(measured.cpu.cpu_seconds_total * TICKS_PER_SECOND) >= FEWEST_TICKS
     assert bool(measured.cpu.cpu_microseconds_per_io) is is_accounted
     if is_accounted and not workload.trace:
@@ -80,7 +80,7 @@ def test_every_workload_gives_its_directions_and_an_account(
 
 
 def file_bytes(workload: Workload) -> int:
-    """Enough for two seconds: a job by time goes round, one that re-reads ends when all is covered."""
+    """Enough for two seconds: a timed job starts over, while a job that re-reads ends once everything is read."""
     if workload.verify is Verify.REREAD:
         return 48 * MIB
     least = LEAST_SPACE_BYTES if workload.trace else 4 * MIB
@@ -111,7 +111,7 @@ def test_file_systems_carry_verified_data(module_rig: Rig, spec: ArraySpec, kind
 
 
 def test_verify_under_load_notices_damage_behind_mds_back(rig: Rig) -> None:
-    # RAID 0: what is wrong on a member is read as it is.
+    # On RAID 0 a read returns damage on a member as it is.
     spec = rig.create("raid0", 2)
     place, workload = rig.place(spec), find_workload("verify-load-4k")
     offset = (rig.status.members[0].data_offset_sectors or 0) * 512
@@ -129,10 +129,10 @@ def test_verify_under_load_notices_damage_behind_mds_back(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", ["rand-read-4k", "rand-write-4k", "seq-read-1m", "seq-write-1m"])
 def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> None:
-    # RAID 10 with a file as large as it can be: every I/O of fio's is one of the array's, and no read of parity hides.
+    # RAID 10 with the largest possible file: every I/O of fio is one I/O of the array, and there are no parity reads.
     spec = rig.create("raid10", 4)
     place, workload = rig.place(spec), find_workload(name)
-    # For so long that a busy computer too prints enough documents.
+    # Long enough that even a busy computer prints enough documents.
     invocations = fio_invocations(
         workload,
         place.job_target(file_bytes=16 * MIB),
@@ -146,9 +146,9 @@ def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> N
     (measured,) = FioRun(rig.lab, workload, intervals.append).run(invocations)
     counted = (sectors(rig, column) - before) * 512
     assert len(intervals) >= 8
-    # Ramp and drain included, the live values are all that the array did.
+    # Including ramp and drain, the live values add up to everything that the array did.
     assert sum(map(live_bytes, intervals)) == pytest.approx(counted, rel=0.02)
-    # The figures are those of the stretch between two documents, so of whole intervals.
+    # The figures cover the time between two documents, and so whole intervals.
     part = measured.figures.reads or measured.figures.writes
     assert part
     clocks = list(itertools.accumulate(interval.interval_seconds for interval in intervals))
@@ -162,7 +162,7 @@ def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> N
     assert sum(interval.interval_seconds for interval in inside) == pytest.approx(part.runtime_seconds)
     assert sum(map(live_bytes, inside)) == pytest.approx(part.io_bytes)
     assert part.total_ios == part.io_bytes // workload.block_bytes
-    # It begins with the first document that is not too early for the end of the warm-up.
+    # The window begins with the first document that is not too early for the end of the warm-up.
     assert begin == pytest.approx(min(clock for clock in clocks if clock >= 0.5 - 0.2 * 0.25))
 
 

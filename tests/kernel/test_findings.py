@@ -1,6 +1,6 @@
-"""The scripts of docs/findings/ do on this kernel what docs/findings.md says of them.
+"""The scripts in docs/findings/ have the results on this kernel that docs/findings.md describes.
 
-A kernel in which a finding is mended fails here: then the finding's entry is to say since when.
+A kernel in which a finding is fixed fails here. The entry of the finding must then say since which version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPRODUCED, REFUTED = 0, 1
 
 
 def run(lab: Lab, script: str, drives: int, *settings: str, status: int) -> CommandResult:
-    """The script's text is sent, so it does not matter which folders the machine sees."""
+    """Run a script whose text is sent to the machine, so it does not matter which folders the machine sees."""
     nodes = (disk.node for disk in lab.disks[:drives])
     argv = ("env", *settings, "bash", "-c", (SCRIPTS / script).read_text(), script, *nodes)
     result = lab.machine.run(argv, check=False)
@@ -39,9 +39,9 @@ def lost_blocks(result: CommandResult) -> int:
 
 
 MISMATCHES = "mismatches that a check counts, in sectors: {}\n"
-# Nothing tells of it: parity fits the wrong data.
+# No check reports it, since parity matches the wrong data.
 UNSEEN = MISMATCHES.format(0)
-# The kernel counts the blank spare as a member; mdadm still says that it is a spare.
+# The kernel counts the blank spare as a member, while mdadm still reports a spare.
 SPARE = ("spare is in_sync, degraded 0", "drive3: Events 4,Device Role spare", "and 1 spare.")
 RESTARTED = ("before the stop: resync, resync_start", "afterwards: idle, resync_start none")
 
@@ -49,15 +49,15 @@ RESTARTED = ("before the stop: resync, resync_start", "afterwards: idle, resync_
 @pytest.mark.parametrize(
     ("script", "drives", "settings", "verdict", "lost", "expected"),
     [
-        # The write whose journal entry failed is acknowledged, the next one refused, and nothing says read-only. With a
-        # member missing the write is refused, yet its parity is written: what the missing member held has changed.
+        # The write whose journal entry failed is acknowledged, the next one is refused, and nothing reports read-only.
+        # With a member missing the write is refused, yet its parity is written: the missing member's data have changed.
         (
             "journal-failure.sh", 5, (), REPRODUCED, None,
             ("write X to chunk 1: acknowledged", "write Y to chunk 0: error", "stripe after:  41 58 43 5a",
              "array_state: active", "write X to chunk 1: error", "stripe before: 41 42 43 40",
              "stripe after:  41 42 43 5a", "chunk 0, written as 41 and never again, now reads: 5b"),
         ),
-        # A power cut while a spare takes a place makes it a member in sync, unless the spare knows.
+        # A power cut while a spare takes a place turns it into a member in sync, unless the spare's superblock says so.
         ("spare-in-sync.sh", 4, (), REPRODUCED, 768, (MISMATCHES.format(8192), *SPARE)),
         (
             "spare-in-sync.sh", 4, ("LEVEL=10", "CREATE=--layout=f2"), REPRODUCED, 504,
@@ -91,7 +91,7 @@ def test_a_script_reproduces_the_result_in_docs_findings(
     lost: int | None,
     expected: tuple[str, ...],
 ) -> None:
-    """``lost``: blocks that do not hold what was written; None: the script does not say."""
+    """``lost``: blocks that do not contain what was written; None: the script does not report it."""
     result = run(lab, script, drives, *settings, status=verdict)
     assert lost is None or lost_blocks(result) == lost
     assert [words for words in expected if words not in result.stdout + result.stderr] == []
@@ -112,7 +112,7 @@ def test_a_power_cut_loses_what_a_reshape_did_beyond_the_shift_of_the_data(
     assert "Reshape pos'n : 0\n" in result.stdout
     done = re.search(r"\((\d+)/8192\)", result.stdout)
     assert done
-    # Three data chunks in a row of chunks, four KiB in a block.
+    # Three data chunks in a row of chunks, and four KiB in a block.
     assert lost_blocks(result) == max(0, int(done[1]) - shift_kib) * 3 // 4
 
 
@@ -120,7 +120,7 @@ def test_a_stalled_reshape_of_raid_10_is_read_from_the_old_place(lab: Lab) -> No
     result = run(lab, "reshape-read-only.sh", 5, status=REPRODUCED)
     position = re.search(r"Reshape pos'n : (\d+)", result.stdout)
     assert position
-    # All that had been moved: KiB of the array, four in a block.
+    # Everything that was moved, in KiB of the array; a block has four KiB.
     assert lost_blocks(result) == int(position[1]) // 4
     assert "after the reshape: 0 of 4096" in result.stdout
 
@@ -143,7 +143,7 @@ def test_a_sector_without_a_second_copy_is_retried_endlessly_since_linux_7_0(
     reads = re.search(r"after (\d+) reads of the second member", result.stdout)
     assert reads, result.stdout + result.stderr
     if is_new:
-        # One in 10 ms, for ten seconds; nobody is failed, and nothing is noted.
+        # One read in 10 ms, for ten seconds. No member is failed, and no bad block is recorded.
         assert int(reads[1]) >= 1000
         assert "[3/2] [UU_]" in result.stdout
         assert "bad blocks of the second member: \n" in result.stdout
@@ -156,7 +156,7 @@ def test_a_spare_counts_as_in_sync_where_a_member_fails_in_its_rebuild_since_lin
     is_new = version_numbers(lab.machine.facts.kernel_release) >= version_numbers("7.0")
     result = run(lab, "failure-in-rebuild.sh", 4, status=REPRODUCED if is_new else REFUTED)
     forced, without = re.findall(r"do not hold what was written: (\d+) of 1024", result.stdout)
-    # The member that failed has all the data in any case.
+    # The member that failed has all data in any case.
     assert int(without) == 0
     if is_new:
         # What was not rebuilt before the failure, in half of the blocks.

@@ -1,4 +1,4 @@
-"""A distribution's kernel repeats one column of the table in docs/findings.md: the same outcome for each script."""
+"""A distribution's kernel repeats one column of the table in docs/findings.md: each script has the same outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPTS = sorted(FINDINGS.glob("*.sh"))
 
 @pytest.fixture(scope="module")
 def column(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Cell]:
-    """One run of each script on the usual kernel and mdadm of ``qemu:``."""
+    """One run of each script on the default kernel of ``qemu:`` and its mdadm."""
     folder = tmp_path_factory.mktemp("findings")
     scripts = [read_script(path) for path in SCRIPTS]
     target, output, host = parse_target("qemu:"), folder / "outcomes.json", host_at(folder)

@@ -1,4 +1,4 @@
-"""Arrays that change their shape while they are used: the data stay, and the size is what the arithmetic says."""
+"""Arrays that change their shape while in use: the data stay, and the size is the computed one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOAD_BYTES = 8 * MIB
 
 
 def expected_bytes(rig: Rig, level: str, members: int) -> int:
-    """The capacity by the level's arithmetic, for the bytes that md says it uses of each member."""
+    """The capacity computed for the level from the bytes that md uses on each member."""
     return level_with_layout(level, None).capacity_bytes(members, rig.status.component_bytes or 0)
 
 
@@ -37,8 +37,8 @@ def test_raid5_grows_by_a_member_under_verified_load(rig: Rig) -> None:
     before = sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)
     place, options = rig.place(spec), MeasureOptions(file_bytes=LOAD_BYTES)
     with Recorder(rig.lab.machine, NAME, place.members) as recorder:
-        # Begun before the load: a read that waits while a reshape begins returns another block's data on some kernels
-        # (docs/arrays.md), and the load would rightly fail. Slow at first, so that most of it happens under the load.
+        # The reshape begins before the load: on some kernels a read that waits while a reshape begins returns another
+        # block's data (docs/arrays.md), and the load would rightly fail. It is slow, so most of it runs under the load.
         rig.limit_sync(KIB)
         rig.lab.execute(operations.grow_members(NAME, "raid5", 3, (rig.nodes[3],)))
         rig.wait(lambda status: status.sync_action is SyncAction.RESHAPE, "the reshape to begin")
@@ -48,7 +48,7 @@ def test_raid5_grows_by_a_member_under_verified_load(rig: Rig) -> None:
         reshaped_under_load = rig.status.sync_action is SyncAction.RESHAPE
         rig.limit_sync(8 * KIB)
         status = rig.idle()
-        # The load checks what it wrote: stop raises WorkloadError if any block was not what it had been.
+        # The load checks what it wrote: stop raises WorkloadError if any block differs from what was written.
         figures = load.stop(recorder.between).figures
     assert reshaped_under_load
     assert figures.writes
@@ -61,14 +61,14 @@ def test_raid5_grows_by_a_member_under_verified_load(rig: Rig) -> None:
 
 
 def expect_data_without(rig: Rig, member: str, begin: int, length: int) -> None:
-    """The redundancy of the new shape is right as well: what it computes is what was there."""
+    """The redundancy of the new shape is right too: data computed from it equal the earlier data."""
     before = sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)
     rig.lab.execute(operations.fail(NAME, member))
     assert verdict(before, sum_device(rig.lab.machine, DEVICE, length, skip_bytes=begin)) is DataVerdict.INTACT
 
 
 def grow_and_compare(rig: Rig, plan: Plan, level: str, members: int, *, times: float | None = None) -> None:
-    """``times``: by how much the size grows; None: to what the level's arithmetic says."""
+    """``times``: factor by which the size grows; None: the size becomes the level's computed capacity."""
     old_bytes, before = rig.size_bytes(), rig.fill()
     rig.lab.execute(plan)
     status = rig.idle()
@@ -91,7 +91,7 @@ def test_more_members(rig: Rig, level: str, members: int) -> None:
 def test_raid1_becomes_raid5_of_three(rig: Rig) -> None:
     rig.create("raid1", 2)
     plan = operations.grow_level(NAME, "raid1", "raid5", 2, (rig.nodes[2],))
-    # The mirror had no chunks; mdadm chooses a chunk that divides its size, so nothing of it is lost.
+    # The mirror had no chunks; mdadm chooses a chunk that divides its size, so no space is lost.
     grow_and_compare(rig, plan, "raid5", 3, times=2)
 
 
@@ -99,7 +99,7 @@ def test_raid5_becomes_raid6(rig: Rig) -> None:
     rig.create("raid5", 3)
     plan = operations.grow_level(NAME, "raid5", "raid6", 3, (rig.nodes[3],))
     grow_and_compare(rig, plan, "raid6", 4)
-    # Two failures, so that the second parity is computed with.
+    # Fail a second member, so that data are computed from the second parity.
     expect_data_without(rig, rig.nodes[1], 0, rig.size_bytes() // MIB * MIB)
 
 

@@ -1,4 +1,4 @@
-"""Whoever closes the window of a terminal leaves no machine behind, whether or not anybody sends SIGHUP."""
+"""A closed terminal window leaves no machine behind, whether or not a process receives SIGHUP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.window import PATIENCE_SECONDS, RAIDLAB, REPOSITORY, TAKES_CONTROL, W
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 NO_SIGNAL = ""
-"""Without a controlling terminal nobody is sent one; so it is below make, which catches it."""
+"""Without a controlling terminal no process receives SIGHUP. The same is true below make, which catches it."""
 # As nohup(1) does.
 NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
 
@@ -31,7 +31,7 @@ def assert_released(window: Window, state: Path) -> None:
 
 
 def opened(code: str, words: list[str], state: Path, settled_seconds: float) -> Window:
-    """A window whose command has run for this time since the start of its machine."""
+    """A window whose command has run for this many seconds since its machine started."""
     window = Window(command(code, "--on", kernel_target().text, *words), state)
     window.until(lambda: list((state / "machines").glob(f"*/{KERNEL_RECORD}")), "a machine")
     window.read(settled_seconds)
@@ -54,7 +54,7 @@ def opened(code: str, words: list[str], state: Path, settled_seconds: float) -> 
 def test_a_closed_window_leaves_no_machine(tmp_path: Path, words: list[str], settled_seconds: float, way: str) -> None:
     with opened(way + RAIDLAB, words, tmp_path, settled_seconds) as window:
         window.close()
-        # Text mode ends as it does at the end of its input, if it sees that first.
+        # Text mode may see the end of its input first, and then ends with status 0.
         status = window.process.wait(PATIENCE_SECONDS)
         assert status in (128 + signal.SIGHUP, 0 if "--text" in words else None)
         assert_released(window, tmp_path)

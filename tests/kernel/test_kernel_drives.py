@@ -1,4 +1,4 @@
-"""The machine in virtual time: its drives' lines, also bad ones, what becomes of a drive in use, and its openings."""
+"""The machine in virtual time: its drives' control lines, including invalid ones, drives in use, and its openings."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MECHANICS = (
 )
 BAD_LINES = (
     *("remove", "remove 0 0", "remove -1", "remove 0x0"),
-    # Numbers that were cut to 32 or 64 bits would name the first drive, or 512 bytes.
+    # Numbers cut to 32 or 64 bits would name the first drive or mean 512 bytes.
     *("remove 4294967296", "add 4294967305 1048576 service=1", f"add {SPARE} 18446744073709552128 service=1"),
     *("remove 0\0and more", "remove 0\npull 0"),
-    # The drive has mechanics: what its cache holds is in no base.
+    # The drive has mechanics, so no base contains what its cache holds.
     *("record 0", "restore 0"),
     *("record", "mark", "mark -1", "mark 4294967296", "mark 1 2", "forget 0", "explode 0", "pull 0 now"),
     *("pace 0", "pace 0 -1", "pace 0 5ms", "pace 0 9223372036854775807"),
@@ -53,12 +53,12 @@ for at in range(0, len(data), 4096):
     pieces += [at.to_bytes(8, "little"), page] if any(page) else []
 print(hashlib.sha256(b"".join(pieces)).hexdigest())
 """
-"""What the drives' attribute says of a drive, from what reading it gives."""
+"""Computes the checksum that the drives' attribute reports for a drive from a read of the drive."""
 
 
 @pytest.fixture
 def machine(lab: Lab) -> Iterator[Machine]:
-    """With the one drive, /dev/drive0, whatever a test did; it answers."""
+    """The machine, which must have its only drive, /dev/drive0, after each test; the drive must still answer."""
     yield lab.machine
     assert drives(lab.machine) == ["drive0"]
     lab.machine.run(("dd", "if=/dev/drive0", "of=/dev/null", "iflag=direct", "count=1"))
@@ -110,7 +110,7 @@ def test_a_drive_in_use_is_not_removed_and_goes_when_it_is_closed(machine: Machi
 
 
 def test_drives_come_and_go_while_others_open_them(machine: Machine) -> None:
-    """Each opening looks for partitions first, which takes the drive 30 ms: whoever removes it then meets that."""
+    """Each open(2) first looks for partitions, which takes the drive 30 ms, so a removal often meets an open drive."""
     opener = "for i in $(seq 20); do dd if=$1 of=/dev/null iflag=direct bs=4k count=2 2>/dev/null; done; true"
     opening = [machine.stream(("sh", "-c", opener, "open", f"/dev/drive{SPARE}")) for _ in range(3)]
     for _ in range(15):
@@ -143,12 +143,12 @@ def test_a_pulled_drive_fails_requests_in_flight_and_keeps_its_medium(lab: Lab, 
 
 
 def test_checksums_of_drives_take_no_time_and_match_a_read(lab: Lab, machine: Machine) -> None:
-    """With what only the write cache holds, whose drive is still busy with it."""
+    """The checksum includes data that only the write cache holds, while the drive is still busy writing them."""
     for disk in lab.disks:
         machine.run(("dd", "if=/dev/urandom", f"of={disk.node}", "bs=4k", "count=100", "seek=7", "oflag=direct"))
     before = machine.clock.monotonic_seconds()
     sums = content_sums(machine, lab.disks)
-    # To ask for the time takes some two microseconds; to read a block some milliseconds.
+    # Reading the time takes some two microseconds, reading a block some milliseconds.
     assert machine.clock.monotonic_seconds() - before < 1e-5
     assert sums == {d.name: machine.run(("python3", "-c", SUM_OF, d.node)).stdout.strip() for d in lab.disks}
     machine.run(("dd", "if=/dev/zero", "of=/dev/drive0", "bs=512", "count=1", "seek=16384", "oflag=direct"))
@@ -161,7 +161,7 @@ def test_a_machine_closes_at_once_while_its_drives_are_busy() -> None:
         for node in ("/dev/drive0", "/dev/ubda"):
             lab.machine.stream(("sh", "-c", f"while :; do dd if={node} of=/dev/null iflag=direct; done"), is_aside=True)
         begin = time.monotonic()
-    # A request of the drive takes 60.
+    # A request to the drive takes 60 seconds.
     assert time.monotonic() - begin < 55
 
 

@@ -1,7 +1,7 @@
 """Client, supervisor, kernel and their pairs killed at random moments of every long command, for ``--seconds``.
 
-Each kill has a state folder of its own, copied from one that was prepared once for its command. Then the next command
-runs, and everything is looked at: exit statuses, what is left behind, stored results, and the data on the array.
+Each kill has its own state folder, a copy of one that was prepared once for its command. Then the next command runs,
+and the test checks everything: exit statuses, leftovers, stored results, and the data on the array.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VICTIMS = (
     ("client", "kernel"),
     ("supervisor", "kernel"),
 )
-# Before the first and after the last moment of a machine there is only the client.
+# Only the client exists before a machine starts and after it ends.
 ALONE = (("client",),)
 DISKS = 6
 DISK_BYTES = 32 << 20
@@ -49,18 +49,18 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command to kill, what goes before it, and what comes next with the check of what that says.
+    """A command to kill, the commands before it, and the next command with a check of its output.
 
-    Words of a command may name the folder of the kill as ``{root}``, its newest result as ``{latest}``.
+    The words of a command may contain ``{root}``, the folder of the kill, and ``{latest}``, its newest result.
     """
 
     words: Words
     next: Words
     before: tuple[Words, ...] = ()
     check: Callable[[Place, Ended], str] = lambda place, ended: ""
-    """Returns what is wrong, nothing if all is right."""
+    """Returns what is wrong, empty if nothing is."""
     statuses: frozenset[int] = frozenset({ExitCode.DONE})
-    """What the next command may end with."""
+    """Allowed exit statuses of the next command."""
     victims: tuple[tuple[str, ...], ...] = VICTIMS
 
 
@@ -69,7 +69,7 @@ def all_readable(place: Place, ended: Ended) -> str:
 
 
 def a_whole_archive_or_none(place: Place, ended: Ended) -> str:
-    """An export is there as a whole, or not at all, with nothing half-written beside it."""
+    """An export must exist completely or not at all, with no incomplete file beside it."""
     names = [path.name for path in (place.root / "out").iterdir()]
     if names not in ([], ["new.zip"]):
         return f"the folder of the export has {names}"
@@ -80,7 +80,7 @@ def a_whole_archive_or_none(place: Place, ended: Ended) -> str:
 
 
 def unchanged(place: Place, ended: Ended) -> str:
-    """A mark that was being replaced is there or not; it never calls good data changed."""
+    """A mark that is being replaced may exist or not, but must never report good data as changed."""
     if ended.status == ExitCode.DONE or "contains no known data" in ended.stderr:
         return ""
     return f"verify says: {ended.stdout}{ended.stderr}"
@@ -153,7 +153,7 @@ def done(place: Place, words: Words) -> Ended:
 
 
 class Preparations:
-    """What goes before commands, each step run once and copied from there on."""
+    """The commands before each scenario, each step run once and then copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -170,7 +170,7 @@ class Preparations:
         return self._made[steps]
 
     def prepare(self, name: str) -> tuple[Path, float]:
-        """The folder that a command's kills are copied from, and how many seconds it takes undisturbed, on a copy."""
+        """The folder to copy for a command's kills, and the seconds that the command takes without a kill."""
         scenario = SCENARIOS[name]
         source = self.after(scenario.before)
         with copied(source, self._folder / "trial") as trial:
@@ -178,7 +178,7 @@ class Preparations:
 
 
 def problems_of(scenario: Scenario, place: Place, ended: Ended) -> Iterator[str]:
-    # Where the command was over before, or the client outlived a machine that it no longer needed.
+    # DONE if the command had already ended, or if the client outlived a machine that it no longer needed.
     allowed = {SIGKILLED, ExitCode.DONE} if "client" in ended.killed else {ExitCode.MACHINE_LOST, ExitCode.DONE}
     if ended.status not in (allowed if ended.killed else {ExitCode.DONE}):
         yield f"the killed command ended with {ended.status}: {ended.stderr[-600:]}"
@@ -197,7 +197,7 @@ def problems_of(scenario: Scenario, place: Place, ended: Ended) -> Iterator[str]
 def problems_after(
     command: str, victims: tuple[str, ...], chance: random.Random, prepared: tuple[Path, float], root: Path
 ) -> list[str]:
-    """What is wrong after a kill at a random moment. Victims may be gone at the first."""
+    """What is wrong after a kill at a random moment. Tries another moment if the victims did not exist."""
     scenario, (folder, longest) = SCENARIOS[command], prepared
     problems: list[str] = []
     root.mkdir()
@@ -205,7 +205,7 @@ def problems_after(
         seconds = chance.random() * longest
         with copied(folder, root / str(attempt)) as place:
             ended = place.run_and_kill(in_place(scenario.words, place), victims, seconds)
-            # What came too late is looked at as well, but is no kill.
+            # A kill that came too late is checked too, but does not count as a kill.
             found = problems_of(scenario, place, ended)
             problems += [f"{' and '.join(victims)} killed after {seconds:.2f} s: {each}" for each in found]
         if ended.killed:
@@ -224,7 +224,7 @@ def test_after_a_kill_all_is_clean(
 ) -> None:
     chance, prepared, begun = random.Random(long_run.seed + number), preparations.prepare(command), time.monotonic()
     all_victims = SCENARIOS[command].victims
-    # Without a machine a command is over in an instant.
+    # Without a machine a command ends in an instant, so more kills are needed.
     least = 5 if all_victims is ALONE else 1
     for turn in itertools.count():
         if turn >= least and time.monotonic() - begun >= (long_run.seconds or 0.0) / len(SCENARIOS):

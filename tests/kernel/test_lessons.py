@@ -1,6 +1,6 @@
-"""Lessons without a measurement are true on real arrays, for a student without a seed and for one with a seed.
+"""Lessons without a measurement hold on real arrays, for a student without a seed and for one with a seed.
 
-Lessons that play faults open machines of their own beside. Lessons with a measurement: test_lessons_measured.py.
+Lessons that run faults also open machines of their own. test_lessons_measured.py tests lessons with a measurement.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def name_of(files: LessonFiles) -> str:
 
 
 def prove(files: LessonFiles, session: LabSession) -> None:
-    """No check passes on a blank lab, the solution passes all, and each recorded wrong one fails as recorded."""
+    """No check passes on a blank lab, the solution passes all of them, and each recorded mistake fails as recorded."""
     proof = LessonProver(files.ready(), session).prove()
     assert proof.failures == (), proof.failures
     assert (proof.passed_fresh, proof.right) == (0, 1)
@@ -49,7 +49,7 @@ def test_a_lesson_is_proved(files: LessonFiles, session: LabSession) -> None:
 def test_a_lesson_is_true_for_another_student(files: LessonFiles, session: LabSession) -> None:
     assert draw(files.lesson, "anna") != draw(files.lesson, "")
     prover = LessonProver(files.ready("anna"), session)
-    # Without the wrong solutions, which take about half of the time.
+    # Skip the wrong solutions, which take about half of the time.
     prover.ways = prover.ways[:1]
     proof = prover.prove()
     assert proof.failures == (), proof.failures

@@ -1,4 +1,4 @@
-"""Every lesson with a measurement is true, on real arrays of emulated drives."""
+"""Every lesson with a measurement holds on real arrays of emulated drives."""
 
 from __future__ import annotations
 

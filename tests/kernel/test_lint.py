@@ -1,4 +1,4 @@
-"""The lint on real arrays: what falsifies a measurement is seen, and a clean one is not blamed."""
+"""The lint on real arrays: it finds what falsifies a measurement, and reports nothing about a clean one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.unit.results.records import cell
 pytestmark = pytest.mark.kernel
 DISKS = file_disks(4, 48)
 SPEED_LIMIT = "/proc/sys/dev/raid/speed_limit_max"
-"""For arrays without a limit of their own (md(4))."""
+"""Applies to arrays without a limit of their own (md(4))."""
 READS = msgspec.structs.replace(
     find_workload("rand-read-4k"), queue_depth=4, jobs=1, runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=16 * MIB
 )
-# fio empties the cache before each pass over its file, unless it is told not to.
+# By default fio empties the cache before each pass over its file.
 CACHED = """
 [read]
 ioengine=psync
@@ -78,7 +78,8 @@ def test_a_clean_array_raises_nothing_and_counters_that_are_off_do(rig: Rig) -> 
 
 def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
     spec = ArraySpec("raid1", rig.nodes[:2])
-    # As slow as md goes under load, and before it begins: then the resync outlasts the job on any computer.
+    # The limit is the lowest one that md applies under load, and is set before the resync starts: on any computer the
+    # resync then takes longer than the job.
     before = (rig.lab.machine.read([SPEED_LIMIT])[SPEED_LIMIT] or "").strip()
     rig.lab.machine.write(SPEED_LIMIT, "1000")
     try:
@@ -97,7 +98,7 @@ def test_a_resync_is_seen_before_and_while_measuring(rig: Rig) -> None:
 def test_reads_from_the_page_cache_are_seen(rig: Rig) -> None:
     array = built(rig, rig.create("raid1", 2))
     buffered = msgspec.structs.replace(READS, direct=False, engine="psync", queue_depth=1, recipe=CACHED)
-    # The last close of a block device empties its page cache, so the job must read each block several times itself.
+    # The last close of a block device empties its page cache, so the job itself must read each block several times.
     assert "io-not-on-members" in measure(rig, array, buffered, MIB)[0]
 
 
@@ -121,7 +122,7 @@ def test_a_cold_start_forgets_the_stripes_that_md_keeps(rig: Rig) -> None:
 
 
 def member_reads(rig: Rig) -> int:
-    """Reads on the members while 64 small writes go to always the same stripes: md keeps 17 in any case."""
+    """Reads on the members during 64 small writes to the same stripes; md always keeps 17 stripes in its cache."""
 
     def count() -> int:
         disks = parse_diskstats(rig.lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or "")

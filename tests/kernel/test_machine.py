@@ -1,4 +1,4 @@
-"""The embedded kernel for real: what boots, what is protected, and that nothing survives any way of ending it."""
+"""The real embedded kernel: what boots, what is protected, and that nothing survives, however it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENT_CLIENT = ("lab.machine.embedded.LOSS_SECONDS", PATIENCE_SECONDS)
-"""Waits for a supervisor that is delayed, since only its status tells how the kernel ended."""
+"""Makes the client wait for a delayed supervisor, since only the supervisor's status says how the kernel ended."""
 # A shell starts background jobs with SIGINT ignored, and child processes inherit that.
 CLIENT = """
 import signal
@@ -46,7 +46,7 @@ def sparse_disks(folder: Path, count: int) -> tuple[UbdDisk, ...]:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Everything whose open files or command line name an instance below the folder: kernel, helpers, supervisor."""
+    """All processes whose open files or command line name a machine below the folder: kernel, helpers, supervisor."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -69,7 +69,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(state: Path) -> Iterator[subprocess.Popen[str]]:
-    """A client in a process of its own, with an open machine and commands under way."""
+    """A client in its own process, with an open machine and running commands."""
     (temporary := state.with_name("tmp")).mkdir()
     own = {"RAIDLAB_STATE": str(state), "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary)}
     argv = [sys.executable, "-c", CLIENT]
@@ -77,7 +77,7 @@ def client(state: Path) -> Iterator[subprocess.Popen[str]]:
         argv, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
-        # Of the computer's files the guest sees one mount; in QEMU they are a 9p file system.
+        # The guest sees one mount of the computer's files; in QEMU this is a 9p file system.
         assert process.stdout.readline() == {TargetKind.UML: "1\n", TargetKind.QEMU: "0\n"}[kernel_target().kind]
         yield process
         process.kill()
@@ -101,10 +101,10 @@ def test_no_disk_stalls_while_all_others_are_busy(machine: Machine) -> None:
     job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
     load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job])
     try:
-        # fio may take seconds to start where the computer is busy, and a load that has not begun proves nothing.
+        # On a busy computer fio may take seconds to start, and a load that has not begun would prove nothing.
         wait_until(lambda: reads_of(machine, disk_name(0)) > 100, 60)
         before = reads_of(machine, disk_name(0))
-        # With 64 requests of each disk under way one of the first hundred stood still.
+        # With 64 requests in flight on each disk, one of the first hundred reads used to stall.
         for _ in range(200):
             read_ends(machine, [f"/dev/{disk_name(15)}"], 4096)
         wait_until(lambda: reads_of(machine, disk_name(0)) > before + 1000, 60)
@@ -142,7 +142,7 @@ def test_two_kernels_run_side_by_side(machine: Machine, state: Path) -> None:
     assert list((state / "machines").glob("[0-9]*")) == []
 
 
-# This client closes its machine after SIGINT only.
+# A client closes its machine only after SIGINT.
 @pytest.mark.parametrize(
     ("number", "swept"),
     [(signal.SIGINT, []), (signal.SIGTERM, ["'client'"]), (signal.SIGKILL, ["'client'"])],
@@ -159,7 +159,7 @@ def test_a_client_ended_by_a_signal_leaves_no_process_and_the_next_one_sweeps(
 
 def test_client_and_supervisor_killed_together_are_swept(client: subprocess.Popen[str], state: Path) -> None:
     record = record_of(state)
-    # Stopped, it cannot clean up in the moment between the two kills.
+    # A stopped supervisor cannot clean up between the two kills.
     os.kill(record["supervisor"], signal.SIGSTOP)
     client.kill()
     os.kill(record["supervisor"], signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_client_and_supervisor_killed_together_are_swept(client: subprocess.Pope
     wait_until(lambda: processes_of(state) == [])
 
 
-# Each of its children leaves its group: the computer's, if the kernel is gone by then.
+# Each child leaves its process group. If the kernel is gone, it would be a process of the computer.
 FORKING = """
 import subprocess
 while True:
@@ -214,7 +214,7 @@ def test_a_panic_is_named(state: Path) -> None:
 
 def test_a_killed_agent_is_a_lost_machine(state: Path) -> None:
     with open_machine(kernel_target(), host_at(state)) as machine, pytest.raises(MachineLost):
-        # The agent is the guest's init; SIGTERM is how it is told to leave.
+        # The agent is the guest's init. SIGTERM tells it to exit.
         machine.run(["sh", "-c", "kill -TERM 1; sleep 10"])
     assert processes_of(state) == []
 

@@ -1,7 +1,7 @@
 """mdadm's test suite in the embedded machine and on stock kernels in QEMU: all outcomes, and what a run may change.
 
-Nothing on this computer is changed. The suite is a small one in the form of upstream's. With
-``RAIDLAB_MDADM_CHECKOUT``, a folder in which mdadm is built, a few of the real ones run too.
+A run changes nothing on this computer. The suite is a small one in the form of upstream's. With
+``RAIDLAB_MDADM_CHECKOUT``, a folder in which mdadm is built, some of the real tests run too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMAND = (
 )
 CHECKOUT_VARIABLE = "RAIDLAB_MDADM_CHECKOUT"
 PATIENCE_SECONDS = 60.0
-# The suite's files for loop devices, an array on two of them, and what is to be heard of it.
+# The suite's files for loop devices, an array on two of them, and what /proc/mdstat says about it.
 ARRAY = """mdadm -CR /dev/md0 -l1 -n2 --assume-clean /dev/loop0 /dev/loop1
 grep -q 'active raid1' /proc/mdstat
 """
@@ -53,7 +53,7 @@ mdadm -S /dev/md0
 """
 FAIL = "echo begin\n[ -e /nowhere ] || { echo -e '\\n\\tERROR: the array is nowhere \\n'; exit 2; }\n"
 SPIN = "echo going round\nset +x\nwhile :; do :; done\n"
-# A member that answers no more: its array can be neither written to nor stopped, and who waits for it not killed.
+# A member that no longer answers: its array can be neither written to nor stopped, and a waiting process not killed.
 HANG = """size=$(blockdev --getsz /dev/loop0)
 dmsetup create stuck --noudevsync --table "0 $size linear /dev/loop0 0"
 mdadm -CR /dev/md0 -l1 -n2 --assume-clean --bitmap=none /dev/dm-0 /dev/loop1
@@ -61,7 +61,7 @@ dmsetup suspend --nolockfs --noudevsync stuck
 dd if=/dev/zero of=/dev/md0 oflag=direct count=8
 """
 WARNS = "echo 'WARNING: CPU: 0 PID: 7 at drivers/md/md.c:1 made_up+0x0/0x0' > /dev/kmsg\n"
-# The checkout as the computer has it, through a mount of the test's own; and a link in place of a log.
+# The computer's checkout, through a mount made by the test; and a link in place of a log.
 INTRUDES = """mkdir /tmp/outside
 LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs -o CHECKOUT none /tmp/outside || true
 if grep -q ddfsize /tmp/outside/tests/func.sh; then exit 1; fi
@@ -108,7 +108,7 @@ def machines(state: Path) -> list[Path]:
 
 
 def results_by_test(capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
-    """Test -> result, as --json says it."""
+    """Test -> result, from the output of --json."""
     return {each["test"]: each for each in json.loads(capfd.readouterr().out)["results"]}
 
 
@@ -129,7 +129,7 @@ def test_all_outcomes_are_distinguished(tmp_path: Path, state: Path, capfd: pyte
         "05crashes": "machine lost",
         "06warns": "passed",
         "07leaves": "passed",
-        # The suite would not have begun beside the array that was left, and was given a fresh machine.
+        # The suite would not have started with the leftover array, so the test got a fresh machine.
         "08intrudes": "passed",
         "09refused": "not started",
         "10floods": "did not end",
@@ -143,7 +143,7 @@ def test_all_outcomes_are_distinguished(tmp_path: Path, state: Path, capfd: pyte
         found["04hangs"]["why"]
         == "not finished after 3000 s of the machine's time, at: dd if=/dev/zero of=/dev/md0 oflag=direct count=8"
     )
-    # The machine's clock jumps to its end.
+    # The machine's clock jumps to the end of the limit.
     assert found["04hangs"]["computer_seconds"] < 300
     assert "Kernel panic" in found["05crashes"]["why"]
     assert "before the crash" in found["05crashes"]["last_lines"]
@@ -156,7 +156,7 @@ def test_all_outcomes_are_distinguished(tmp_path: Path, state: Path, capfd: pyte
     assert "+ dd if=/dev/zero" in (kept / "logs/04hangs.log").read_text()
     assert re.search(r"Show Blocked State(.|\n)*task:dd ", (kept / "logs/04hangs.kernel.log").read_text())
     assert all("Personalities" in (kept / f"logs/{test}.state.log").read_text() for test in ("01fails", "04hangs"))
-    # What lies in place of its log is a link to a file of the computer.
+    # In place of its log there is a link to a file of the computer.
     assert not (kept / "logs/09refused.log").exists()
     assert not (kept / "suite").exists()
     assert machines(state) == []
@@ -189,7 +189,7 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     words = [sys.executable, "-c", COMMAND, "--on", "uml:?time=virtual", "md-tests", str(checkout)]
     with subprocess.Popen(words, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        # It is under way when that is told, or about to be: either is to be ended.
+        # When this line appears, the test is running or about to start: SIGINT must end it in both cases.
         before = [*itertools.takewhile(lambda line: not line.startswith("01spins"), process.stderr)]
         assert "raidlab: 00passes: passed\n" in before
         process.send_signal(signal.SIGINT)
@@ -197,7 +197,7 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
         assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGINT
     assert "1 of 3 tests have a result; to continue: raidlab md-tests" in rest
     assert machines(state) == []
-    # In virtual time, as it began.
+    # The resumed run uses virtual time too, as the first run did.
     resume = ["--json", "md-tests", str(checkout), "--resume"]
     assert run([*resume, "--stop-at-failure", "--computer-limit", "10"]) == 1
     assert set(results_by_test(capfd)) == {"00passes", "01spins"}
@@ -212,7 +212,7 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     assert machines(state) == []
 
 
-# A link in place of a log, a second mount of this computer's files, and a change of those.
+# A link in place of a log, a second mount of this computer's files, and a change to them.
 INTRUDES_IN_QEMU = """mkdir /tmp/outside
 ln -s CHECKOUT/mdadm.h /run/raidlab/suite-witness/02refused.log
 if mount -t 9p -o trans=virtio,version=9p2000.L computer /tmp/outside; then exit 1; fi
@@ -248,7 +248,7 @@ def test_outcomes_and_logs_are_as_on_the_embedded_kernel(
     assert "before the crash" in found["04crashes"]["last_lines"]
     (kept,) = (state / "md-tests").glob("[!.]*")
     assert "sysrq: Trigger a crash" in (kept / "logs/04crashes.kernel.log").read_text()
-    # On this computer the link is a file with its target's name.
+    # On this computer the link is a file that contains the link's target.
     assert (kept / "logs/02refused.log").read_text() == f"{checkout}/mdadm.h"
     assert machines(state) == []
 
@@ -282,7 +282,7 @@ REAL: dict[str, dict[str, str]] = {
     "qemu:?kernel=6.12": STOCK,
     "qemu:?kernel=7.2": STOCK,
 }
-"""Outcomes of a few of the real tests on each target; empty: any."""
+"""Outcomes of some of the real tests on each target. An empty string allows any outcome."""
 
 
 @pytest.mark.skipif(CHECKOUT_VARIABLE not in os.environ, reason=f"needs mdadm's sources, built: {CHECKOUT_VARIABLE}")

@@ -1,6 +1,6 @@
 """Drives with mechanics on a real kernel: power cuts, and a drive on another disk.
 
-How a drive answers: tests/unit/disks/test_mechanics.py. That its times give its model: benchmarks/calibration.py.
+tests/unit/disks/test_mechanics.py tests how a drive answers, and benchmarks/calibration.py compares times and model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIZE = 48 * MIB
 DISKS = (DiskSpec(name="new", kind=DiskKind.SPINDLE, size_bytes=SIZE, model="sata-7200"),)
 
 
-# Writes pages all over the disk, eight at a time, perhaps flushes, cuts the power and counts the pages that are there.
+# Writes pages all over the disk, eight at a time, flushes if told to, cuts the power and counts the remaining pages.
 SCRIPT = """
 import mmap, os, signal, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def there(lab: Lab, how: str, count: int) -> int:
 
 
 def test_a_power_cut_loses_what_the_write_cache_held(lab: Lab) -> None:
-    # More than reaches the medium while the computer lets nothing else run, and less than the cache holds.
+    # More pages than reach the medium while the computer runs nothing else, and fewer than the cache can hold.
     assert there(lab, "at once", 1200) < 1200
     assert operations.cut_power(lab.disk("new")).lines() == ["pkill -USR1 -F /run/raidlab/new.pid"]
     lab.execute(operations.cut_power(lab.disk("new")))
@@ -74,7 +74,7 @@ def test_a_drive_that_cannot_be_calibrated_is_named(lab: Lab) -> None:
 
 
 def test_a_drive_lies_on_another_disk(lab: Lab) -> None:
-    """As in a virtual machine: what was written and flushed is on the disk below, and discards reach it."""
+    """As in a virtual machine: data that are written and flushed are on the disk below, and discards reach it."""
     (below,) = lab.attach([DiskSpec(name="below", kind=DiskKind.LOOP, size_bytes=8 * MIB)])
     spec = DiskSpec(name="above", kind=DiskKind.SPINDLE, size_bytes=6 * MIB, model="sata-7200", backing=below.node)
     (above,) = lab.attach([spec])

@@ -1,7 +1,8 @@
-"""The map against md itself: every sector of small arrays is numbered through md and looked for on the members.
+"""The map against md itself: md numbers every sector of small arrays, and the test looks for them on the members.
 
-Both ways, for every level and layout that md has, on odd numbers of members, on unequal ones, while a reshape stands
-still; P and Q as computed are what md has written. ``tests/kernel/test_microscope_writes.py`` has what is changed.
+The test maps in both directions, for every level and layout of md, on odd numbers of members, on members of unequal
+size, and during a suspended reshape. Computed P and Q equal those that md has written.
+``tests/kernel/test_microscope_writes.py`` tests changes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def contents(arrays: OpenArrays, shape: MappedArray) -> dict[str, bytes]:
 
 
 def number_at(data: bytes, sector: int) -> int | None:
-    """The number of the array's sector that lies there; None for none."""
+    """The number of the array's sector that is stored there, None if there is none."""
     word = data[sector * 512 : sector * 512 + 8]
     value = int.from_bytes(word, "big")
     is_mark = value >> 56 == MARK >> 56 and data[sector * 512 : sector * 512 + 512] == word * 64
@@ -73,16 +74,16 @@ def number_at(data: bytes, sector: int) -> int | None:
 
 
 def edges(size_sectors: int) -> Iterator[int]:
-    """First and last sector of each block of 4 KiB."""
+    """The first and last sector of each block of 4 KiB."""
     for block in range(0, size_sectors, 8):
         yield block
         yield min(block + 7, size_sectors - 1)
 
 
 def require_map(shape: MappedArray, held: dict[str, bytes], *, has_leftovers: bool = False) -> int:
-    """Every sector lies where the map says, and nowhere else; returns how many places were compared.
+    """Require that every sector is where the map says and nowhere else; return how many places were compared.
 
-    ``has_leftovers``: a reshape leaves the data where they were before.
+    ``has_leftovers``: a reshape has left data in their old places.
     """
     compared = 0
     by_map: dict[tuple[str, int], int] = {}
@@ -119,7 +120,7 @@ def superblock_of(shape: MappedArray, member: MappedMember, held: dict[str, byte
 
 
 def require_parity(shape: MappedArray, held: dict[str, bytes], sector: int, parities: tuple[LocatedPlace, ...]) -> None:
-    """P and Q on the members are those of the numbers that lie in the stripe, as computed here."""
+    """Require that P and Q on the members are those computed from the numbers in the stripe."""
     if not parities:
         return
     is_before = shape.reshaping is not None and shape.reshaping.is_ahead(sector)
@@ -161,7 +162,7 @@ ARRAYS: list[tuple[str, int, str]] = [
 ]
 
 
-# One of each kind: for every day, and on the distribution's kernel, which does what the one that is built here does.
+# One of each kind: for daily runs, and on the distribution's kernel, which behaves like the kernel that is built here.
 USUAL = [("0", 3, ""), ("1", 3, ""), ("5", 4, "--layout=left-symmetric"), ("6", 5, "--layout=left-symmetric")]
 USUAL += [("10", 5, "--layout=n2"), ("10", 4, "--layout=f2"), ("10", 5, "--layout=o3")]
 
@@ -209,7 +210,7 @@ def test_a_linear_array_puts_one_member_behind_the_other(arrays: OpenArrays) -> 
 
 
 def hold_reshape(arrays: OpenArrays, level: str, offset: int, stop_at: int, **changes: str) -> MappedArray:
-    """Begin a reshape past mdadm, with the data at another offset, and let it stand still at so many member sectors."""
+    """Start a reshape without mdadm, with the data at another offset, and suspend it at ``stop_at`` member sectors."""
     machine = arrays.machine
     if offset > 2 * OFFSET_KIB:
         machine.write(md_path(NAME, "reshape_direction"), "backwards")
@@ -225,10 +226,10 @@ def hold_reshape(arrays: OpenArrays, level: str, offset: int, stop_at: int, **ch
 
     def has_stopped() -> bool:
         seen.append((machine.read([done])[done] or "").split("/")[0].strip())
-        # RAID 10 notes where it is only now and then.
+        # RAID 10 records its position only from time to time.
         return seen[-1] == str(stop_at) or (level == "10" and seen[-1] == seen[-2] not in ("0", "none"))
 
-    # So far apart that md takes a note between two readings as long as it reshapes.
+    # Long enough that a running reshape records its position between two readings.
     assert any(has_stopped() for _ in polls(machine.clock, 60, 0.5)), f"the reshape has not stopped: {seen[-3:]}"
     return read_shape(arrays, NAME)
 

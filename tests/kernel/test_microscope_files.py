@@ -1,4 +1,4 @@
-"""From a file to its members, and what else members hold: each area has the mark that md or mdadm writes there."""
+"""From a file to the members, and other content of members: each area has the mark that md or mdadm writes there."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_every_block_of_a_file_is_found_on_a_member(session: LabSession, kind: F
     session.machine.run(("python3", "-c", WRITE_FILE, path, str(blocks)))
     mounted = locate_file(session, NAME, path)
     session.lab.execute(unmount(kind, DEVICE))
-    # Nobody has it mounted now: it is for this question, and is not afterwards.
+    # The file system is not mounted now. It is mounted for this request, and is not mounted afterwards.
     found = locate_file(session, NAME, "data")
     assert session.array(NAME).mounted_on == ()
     assert found.extents == mounted.extents
     assert found.size_bytes == blocks * BLOCK_BYTES
     numbers, places = [], []
-    # XFS reserves blocks in the holes, too.
+    # XFS reserves blocks in the holes as well.
     for each in [each for each in found.extents if not each.extent.note]:
         for step in range(0, each.extent.length, BLOCK_BYTES):
             numbers.append((each.extent.file_byte + step) // BLOCK_BYTES)
@@ -96,7 +96,7 @@ def test_every_block_of_a_file_is_found_on_a_member(session: LabSession, kind: F
 
 
 def area(arrays: OpenArrays, disk: str, kind: AreaKind) -> tuple[int, int]:
-    """Where an area of a disk begins and how long it is, by asking for each of its sectors that may be the first."""
+    """Start and length of an area of a disk in sectors, found by asking for the first sector of each area."""
     at = 0
     while True:
         found = sector_of_member(arrays, NAME, disk, at)
@@ -111,15 +111,15 @@ def test_each_area_has_its_mark(session: LabSession) -> None:
     assert read_at(session, session.disks[1].node, start)[:4] == 0xA92B4EFC.to_bytes(4, "little")
     start, length = area(session, "disk02", AreaKind.BITMAP)
     assert read_at(session, session.disks[1].node, start)[:4] == b"bitm"
-    # All bits that there are fit, and no page more is taken.
+    # The area has room for all bits, and its size is a whole number of pages.
     bits = read_shape(session, NAME).geometry.stripe_count
     assert bits > 0
     assert length % 8 == 0
     start, _ = area(session, "disk02", AreaKind.BAD_BLOCKS)
     session.machine.write(md_path(NAME, f"dev-{session.disks[1].kernel_name}/bad_blocks"), "100000 8")
-    # It goes out with the next superblocks.
+    # The list is written with the next superblock.
     session.machine.run(WRITE_BLOCK)
-    # Place and length of each stretch in one word (super_1_sync in drivers/md/md.c).
+    # One word contains the place and the length of each range (super_1_sync in drivers/md/md.c).
     assert read_at(session, session.disks[1].node, start)[:8] == (100_000 << 10 | 8).to_bytes(8, "little")
     assert sector_of_member(session, NAME, "disk02", 100_007).note == "in md's list of bad blocks"
     assert sector_of_member(session, NAME, "disk02", 100_008).note == ""
@@ -138,7 +138,7 @@ def test_the_partial_parity_log_begins_with_its_header(session: LabSession) -> N
         start, length = area(session, disk.name, AreaKind.PPL)
         assert length >= 256
         marks.append(read_at(session, disk.node, start, 4096))
-    # reserved, fill with 0xff (struct ppl_header in include/uapi/linux/raid/md_p.h).
+    # This reserved field is filled with 0xff (struct ppl_header in include/uapi/linux/raid/md_p.h).
     assert all(mark[:512] == b"\xff" * 512 for mark in marks)
     assert len(set(marks)) > 1
 
@@ -161,7 +161,7 @@ def test_a_member_being_rebuilt_is_distinguished_from_a_complete_one(session: La
     failed = session.disks[0].node
     session.lab.execute(operations.fail(NAME, failed) + operations.remove(NAME, failed))
     session.lab.execute(operations.add(NAME, session.disks[3].node))
-    # md notes how far it has come each sixteenth of the way, and reads no further from a member.
+    # md records its progress at each sixteenth of the way, and does not read beyond it from a member.
     session.machine.sleep(60.0)
     shape = read_shape(session, NAME)
     notes = [
@@ -172,7 +172,7 @@ def test_a_member_being_rebuilt_is_distinguished_from_a_complete_one(session: La
     ]
     assert notes[0] == ""
     assert notes[-1] == "not rebuilt yet"
-    # Once not rebuilt, never again rebuilt further on.
+    # After the first sector that is not rebuilt, all further sectors are not rebuilt either.
     assert sum(before != after for before, after in pairwise(notes)) == 1
     session.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=None, maximum_kib_per_second=None))
     wait_until_idle(session.machine, NAME)

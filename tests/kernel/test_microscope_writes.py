@@ -1,4 +1,4 @@
-"""Small writes, crashes and flipped bytes as the microscope tells them are what md makes of them, on the members."""
+"""The microscope's account of small writes, crashes and flipped bytes matches what md does on the members."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_small_write_reads_and_writes_the_predicted_sectors(
     wait_until_idle(session.machine, NAME)
     if rmw_level:
         session.machine.write(md_path(NAME, "rmw_level"), rmw_level)
-    # Twice: what md keeps of the stripe in memory must not save it a read.
+    # Twice, to show that stripes in md's cache do not save it a read.
     for _ in range(2):
         seen = write_really(session, NAME, 7 * BLOCK_SECTORS)
         assert seen.differences == ()
@@ -73,7 +73,7 @@ CRASHES = [("5", 4, ()), ("6", 5, ()), ("10", 4, ("--layout=n2",))]
 def test_a_crash_leaves_what_was_predicted(
     session: LabSession, level: str, members: int, options: tuple[str, ...]
 ) -> None:
-    """Of the members that are not lost an array is made anew, each state is put on them by hand, and md read."""
+    """Create an array of the members that are not lost, write each state to them by hand, and read from md."""
     create(session, level, members, *options)
     fill(session)
     write, picture = picture_of_block(session, NAME, 9 * BLOCK_SECTORS)
@@ -99,13 +99,13 @@ def test_a_crash_leaves_what_was_predicted(
 
 
 def forget_stripes(session: LabSession, level: str) -> None:
-    """As ``empty_stripes``, without a process."""
+    """Like ``empty_stripes``, but without starting a process."""
     for size in ("17", "256", "17", "256") if level in "456" else ():
         session.machine.write(md_path(NAME, "stripe_cache_size"), size)
 
 
 def pages(before: StripePicture, after: StripePicture) -> Iterator[tuple[int, bytes, bytes, BytesAt]]:
-    """The block's page of each member, as it was and as it became, and where it lies."""
+    """The block's page on each member: slot, content before and after the write, and place."""
     for old, new in zip(before.cells, after.cells, strict=True):
         start = before.device_sector(old.cell)
         assert start is not None
@@ -116,7 +116,7 @@ def pages(before: StripePicture, after: StripePicture) -> Iterator[tuple[int, by
 
 
 def outcome(session: LabSession, picture: StripePicture, target: int, new: bytes) -> tuple[CrashOutcome, bool]:
-    """What md gives for the block, and whether any other block of its stripe is wrong."""
+    """What md returns for the block, and whether any other block of its stripe is wrong."""
     found, is_wrong = CrashOutcome.LOST, False
     skip = picture.skip_bytes // 512
     cells = {seen.cell.first_sector + skip: seen.data for seen in picture.cells if not seen.cell.kind.is_parity}
@@ -162,7 +162,7 @@ def test_a_flipped_byte_is_judged_checked_and_repaired_as_predicted(
     assert before.comparison.verdict is StripeVerdict.AGREES
     assert before.is_one_moment
     cell = next(cell for cell in before.stripe.cells if cell.slot == slot)
-    # Two bytes in two pages of the chunk, then one more beside the first.
+    # Two bytes in two pages of the chunk, then another byte beside the first.
     for byte in (17, 5000, 18):
         picture = read_stripe(session, NAME, stripe)
         session.lab.execute(flip_plan(picture, device_of(picture, cell), byte))

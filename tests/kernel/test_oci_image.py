@@ -1,4 +1,4 @@
-"""The container image for real: built as an ordinary user, and arrays in it on both machines, without root and KVM."""
+"""The real container image: built by an ordinary user, with arrays on both machines, without root and KVM."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def output_of(*words: str | Path) -> str:
 
 
 class Container:
-    """The image's files as a root directory, with the user, folder and variables that its configuration names.
+    """The image's files as a root directory, with the user, folder and variables from its configuration.
 
-    As in Docker's containers by default, its processes have no capabilities and can make no namespaces.
+    As in Docker's containers by default, its processes have no capabilities and cannot create namespaces.
     """
 
     def __init__(self, root: Path, config: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ class Container:
         ]
 
     def run(self, *words: str) -> str:
-        """What a program prints."""
+        """Return the output of a program."""
         return output_of(*self._start, *words)
 
 
@@ -73,7 +73,7 @@ def container(archive: Path) -> Container:
 
 def test_podman_and_docker_read_the_same_image(archive: Path) -> None:
     oci = config_of(archive, "oci-archive")
-    # What docker load reads unless its images are containerd's.
+    # docker load reads this form unless it uses containerd's image store.
     assert config_of(archive, "docker-archive") == oci
     assert json.loads(output_of("skopeo", "inspect", f"docker-archive:{archive}"))["Layers"]
     assert oci["architecture"] == ARCHITECTURE

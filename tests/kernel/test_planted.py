@@ -1,4 +1,4 @@
-"""Each planted bug of md does what it says, and nothing while it is off: by plain mdadm, with the shortest history."""
+"""Each planted bug of md has its described effect, and none while it is off: with plain mdadm, by a minimal history."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ CHUNK_BLOCKS = CHUNK_KIB * KIB // BLOCK_BYTES
 PIECE_BLOCKS = 256
 PLAIN = "service=100000"
 SLOW_SECONDS = 5
-"""For each request of a drive that is slow."""
+"""Time for each request of a slow drive."""
 LONGEST_SYNC_SECONDS = 600
 PROGRAM = GuestProgram(Path(__file__).with_name("planted_program.py"), "planted-blocks")
 
 
 @dataclass(slots=True)
 class Bench:
-    """One array at a time, md0, on drives that are made for it. Blocks are of generation 1, and then of 2."""
+    """One array at a time, md0, on drives made for it. Blocks have generation 1 at first and 2 when written again."""
 
     machine: Machine
     number: int = 0
-    """The bug that is planted."""
+    """The bug that is planted (0: none)."""
     drives: list[int] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
     """The drive in each slot."""
     made: int = 0
     expected: dict[int, set[str]] = field(default_factory=dict)
-    """What each block may be."""
+    """The allowed contents of each block."""
 
     def played(self, history: Callable[[Bench], set[int]], number: int) -> set[int]:
-        """What a history finds with this bug planted where it asks for it (0: none)."""
+        """Return what a history finds if this bug is planted at the point where the history asks for it (0: none)."""
         self.number = number
         try:
             return history(self)
@@ -97,7 +97,7 @@ class Bench:
         has_journal: bool = False,
         is_planted: bool = True,
     ) -> None:
-        """An array whose parity and copies agree, filled and started anew; behind that the bug is planted."""
+        """Create an array with consistent parity and copies, fill and restart it, then plant the bug."""
         self.members = [self.add_drive(*words[slot : slot + 1]) for slot in range(count)]
         if has_journal:
             options = (*options, f"--write-journal={KERNEL_DRIVE_NODE}{self.add_drive()}")
@@ -127,7 +127,7 @@ class Bench:
         self.expected |= {block: {f"{block}:{generation}"} for block in range(first, first + count)}
 
     def wrong(self) -> set[int]:
-        """The blocks that hold none of their expected contents."""
+        """The blocks that contain none of their allowed contents."""
         found = json.loads(self.call("read", ARRAY, 0, self.blocks))
         return {block for block, content in enumerate(found) if content not in self.expected[block]}
 
@@ -139,7 +139,7 @@ class Bench:
         self.machine.write(f"{FOLDER}/{name}", str(value))
 
     def stay_dirty(self) -> None:
-        """From the next write on the array is dirty until it is stopped."""
+        """From the next write on, keep the array dirty until it is stopped."""
         self.put("safe_mode_delay", 0)
 
     def stop(self) -> None:
@@ -170,7 +170,7 @@ class Bench:
         return int(self.attribute("mismatch_cnt"))
 
     def replace(self, slot: int, stops_at: int = 0) -> int:
-        """A blank drive in the place of a member, up to this sector of it or wholly; returns its number."""
+        """Replace a member by a blank drive, up to this sector or completely; return the number of the new drive."""
         self.fail(slot)
         self.manage("--remove", self.members[slot])
         self.line("remove", self.members[slot])
@@ -186,7 +186,7 @@ class Bench:
         return self.members[slot]
 
     def cut(self, block: int, seconds: float, *, slow: int) -> None:
-        """A power cut so long after a write through the caches began, while a drive is slow. The array is stopped."""
+        """Cut the power ``seconds`` after a write past the caches began, while a drive is slow. Stops the array."""
         self.line("pace", slow, SLOW_SECONDS * 10**9)
         self.call("cut", ARRAY, block, 1, 2, seconds, *self.pull_lines(slow))
         self.expected[block] = {*self.expected[block], f"{block}:2"}
@@ -194,13 +194,13 @@ class Bench:
         self.after_cut()
 
     def lose_caches(self) -> None:
-        """A power cut while members have nothing under way but lose what their caches hold. The array is stopped."""
+        """Cut the power while members have nothing in flight but lose the contents of their caches. Stops the array."""
         for line in self.pull_lines():
             self.line(line)
         self.after_cut()
 
     def pull_lines(self, last: int = 0) -> list[str]:
-        """All drives at once; the one that has something under way last, before md can tell the others of its loss."""
+        """Lines that pull all drives at once. The drive with a request in flight comes last, so md records no loss."""
         return [f"pull {number}" for number in sorted(self.drives, key=lambda number: number == last)]
 
     def after_cut(self) -> None:
@@ -209,7 +209,7 @@ class Bench:
             self.line("plug", number)
 
     def crash(self) -> None:
-        """What a power cut now would leave, while nothing is under way, on drives of its own. The array is stopped."""
+        """Go on with copies of the drives as a power cut would leave them, with nothing in flight. Stops the array."""
         before = list(self.drives)
         copies = {number: self.add_drive() for number in before}
         for number, copy in copies.items():
@@ -226,14 +226,14 @@ def nodes(numbers: Iterable[int]) -> list[str]:
 
 
 BLOCK = 5
-"""In the first chunk. RAID 5 of four: on slot 0, its parity on slot 3. RAID 6 of five: on slot 1, P on 4, Q on 0."""
+"""In the first chunk. RAID 5 of four: on slot 0, parity on slot 3. RAID 6 of five: on slot 1, P on 4, Q on 0."""
 BESIDE = BLOCK + CHUNK_BLOCKS
 """On the next slot, in the same stripe."""
 ELSEWHERE = 100
 LAST = 7 * 3 * CHUNK_BLOCKS + BLOCK
-"""In the last row of eight. RAID 5 of four: on slot 1, its parity on slot 0."""
+"""In the last row of eight. RAID 5 of four: on slot 1, parity on slot 0."""
 DURING_THE_FIRST, DURING_THE_SECOND = 0.4 * SLOW_SECONDS, 1.4 * SLOW_SECONDS
-"""Moments, by the requests of a slow drive that come one after another."""
+"""Seconds until the middle of the first and of the second of two consecutive requests of a slow drive."""
 BITMAP = ("--bitmap=internal", "--bitmap-chunk=64K")
 PPL = "--consistency-policy=ppl"
 MECHANICS = "cylinders=5000 surfaces=2 zones=1:100 seek_short=1,0.1,100 seek_long=2,0.001 queue=4 interface=1e7"
@@ -243,15 +243,15 @@ ON_SLOT_1 = [
     for row, chunk in ((0, 1), (1, 2), (3, 0), (4, 1), (5, 2), (7, 0))
     for block in range(CHUNK_BLOCKS)
 ]
-"""Of the RAID 5 of four: rows 2 and 6 have their parity there."""
+"""Of the RAID 5 of four: rows 2 and 6 have their parity on slot 1."""
 COPIES_DIFFER = -1
-"""Stands among numbers of blocks."""
+"""Stands for a difference between copies in a set of block numbers."""
 History = Callable[[Bench], set[int]]
 _HISTORIES: dict[int, tuple[History, Callable[[set[int]], bool]]] = {}
 
 
 def shows(number: int, *blocks: int, least: int = 0) -> Callable[[History], History]:
-    """What a history finds while that bug is on: these blocks and no other, or at least so many."""
+    """What a history must find while that bug is planted: exactly these blocks, or at least ``least`` of them."""
 
     def keep(history: History) -> History:
         _HISTORIES[number] = history, lambda found: found == set(blocks) if blocks else len(found) >= least > 0
@@ -277,7 +277,7 @@ def test_a_planted_bug_shows_when_it_is_on_and_never_else(bench: Bench, bug: Pla
 
 @pytest.mark.virtual_time
 def test_with_none_planted_md_asks_the_drives_for_the_same_at_the_same_time() -> None:
-    """As the kernel without them: requests, sectors and milliseconds of each drive, and the clock."""
+    """The same as on a kernel without planted bugs: requests, sectors and milliseconds of each drive, and the clock."""
     host, virtual = Host.real("tests"), parse_target("uml:?time=virtual")
     found = []
     for target in (virtual, on_planted_kernel(virtual, host)):
@@ -331,7 +331,7 @@ def q_with_two_blocks_swapped(bench: Bench) -> set[int]:
 def bitmap_bit_not_set(bench: Bench) -> set[int]:
     found = set()
     for moment in (DURING_THE_FIRST, DURING_THE_SECOND):
-        # Of the second request with a bitmap, whose page is the first.
+        # During the second request with a bitmap. The first one writes the bitmap page.
         bench.create(1, 2, *BITMAP, is_planted=False)
         bench.machine.sleep(30)
         bench.stay_dirty()
@@ -360,7 +360,7 @@ def bitmap_forgets_degraded_writes(bench: Bench) -> set[int]:
 def flush_misses_a_member(bench: Bench) -> set[int]:
     bench.create(1, 2, words=(f"rpm=60 {CACHED}", PLAIN))
     bench.stay_dirty()
-    # The drive puts one after another on its medium, a turn each.
+    # The drive writes them to its medium one after the other, one per revolution.
     for index in range(20):
         bench.write(index * 6, 1)
     bench.call("flush", ARRAY)
@@ -375,7 +375,7 @@ def superblock_stays_in_the_cache(bench: Bench) -> set[int]:
     for is_busy in (False, True):
         bench.create(1, 2, words=(f"rpm=600 {CACHED}",) * 2)
         bench.machine.sleep(60)
-        # Behind the array: what drives have to put on their media before a superblock, unless they are told to hurry.
+        # Blocks behind the array: the drives write them before a superblock, unless told to write that one at once.
         for number in bench.drives if is_busy else ():
             bench.call("each", f"/dev/drive{number}", 1024, 500, 2, 9)
         bench.cut(BLOCK, DURING_THE_SECOND, slow=1)
@@ -476,7 +476,7 @@ def reshape_position_not_written(bench: Bench) -> set[int]:
     assert bench.attribute("sync_action") == "reshape"
     bench.lose_caches()
     bench.assemble()
-    # Its new end was never written.
+    # The new end of the array was never written.
     bench.expected |= {block: {"0"} for block in range(len(bench.expected), bench.blocks)}
     return bench.wrong()
 
@@ -485,7 +485,7 @@ def reshape_position_not_written(bench: Bench) -> set[int]:
 def clean_while_writing(bench: Bench) -> set[int]:
     found = set()
     for moment in (DURING_THE_FIRST, DURING_THE_SECOND):
-        # Of the second request unless it is planted: the superblock is the first.
+        # During the second request, unless the bug is planted. The first request writes the superblock.
         bench.create(5, 4)
         bench.machine.sleep(5)
         bench.cut(BLOCK, moment, slow=0)

@@ -1,4 +1,4 @@
-"""What only a stock kernel in QEMU has. The rest: ``--on qemu:`` with the tests of the embedded kernel."""
+"""Features of stock kernels in QEMU only. For everything else, run the embedded kernel's tests with ``--on qemu:``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_disk_is_unplugged_while_in_use_and_comes_back_with_its_data(session: 
     session.machine.run(
         ["sh", "-c", "head -c 8M /dev/urandom >/tmp/data; dd if=/tmp/data of=/dev/md0 bs=1M oflag=direct"]
     )
-    # From then on mdadm makes the array read-auto when the disk disappears, and no superblock records the failure.
+    # In this state mdadm makes the array read-auto when the disk disappears, and no superblock records the failure.
     wait_until(lambda: array.status().state.value == "clean", 60)
     session.run(breaking.pull(session, disk.name))
     assert session.machine.list_dirs(["/sys/block"])["/sys/block"].count(disk.kernel_name) == 0
@@ -65,7 +65,7 @@ def test_a_disk_is_unplugged_while_in_use_and_comes_back_with_its_data(session: 
 
 @pytest.mark.parametrize("layers", [("namespace", "landlock"), ("landlock",)])
 def test_the_guests_root_changes_no_file_and_reads_none_of_the_user(layers: tuple[str, ...], tmp_path: Path) -> None:
-    """Also where a computer forbids namespaces to users (Ubuntu's AppArmor)."""
+    """Also tested as on computers that forbid namespaces to users (Ubuntu's AppArmor)."""
     secret = tmp_path / "secret"
     secret.write_text("a key")
     options = EmbeddedOptions(disks=sparse_disks(tmp_path, 1), layers=layers)
@@ -74,7 +74,7 @@ def test_the_guests_root_changes_no_file_and_reads_none_of_the_user(layers: tupl
         read = machine.run(["cat", str(secret)], check=False)
         assert read.status != 0
         if "namespace" in layers:
-            # What QEMU itself can open: the guest has no way to ask for more, since a 9p tag can be mounted only once.
+            # What QEMU itself can open. The guest cannot ask for more, since a 9p tag can be mounted only once.
             assert not Path(f"/proc/{record_of(tmp_path / 'state')['kernel_group']}/root{secret}").exists()
         machine.run(["sh", "-c", f"mount -o remount,rw /; echo changed >{secret}"], check=False)
         machine.run(["sh", "-c", "dd if=/dev/urandom of=/dev/vda bs=1M count=1 oflag=direct"])

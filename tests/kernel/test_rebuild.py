@@ -1,4 +1,4 @@
-"""Rebuilds of real arrays: complete, right, measured, interrupted, and cut short by the death of the kernel."""
+"""Rebuilds of real arrays: complete, correct, measured, interrupted, and ended by the death of the kernel."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.kernel.rig import DEVICE, NAME, Rig, file_disks, run_lengths
 
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
-# Three large ones for the bitmap: mdadm gives it one bit for 64 MiB, so on the others all would be one region.
+# Three large disks for the bitmap: mdadm uses one bit for 64 MiB, so on the others there would be only one region.
 DISKS = (*file_disks(5, 24), *specs(3, DiskKind.FILE, size_bytes=384 * MIB, first=6))
 HELD_BACK_KIB = 8 * KIB
-"""Some seconds for a whole member."""
+"""A whole member takes some seconds at this speed."""
 CRAWLING_KIB = 2 * KIB
-"""Long enough for a look at the middle of a rebuild, also if the looks are delayed."""
+"""Slow enough that the test sees the middle of a rebuild, even if its looks are delayed."""
 
 BLOCK_BYTES = 4096
 SLOTS = 512
@@ -56,13 +56,13 @@ for slot in range({SLOTS}):
 """
 
 
-# The crash comes first in this file: its kernel then is the only one that runs.
+# The crash comes first in this file, so that its kernel is the only one that runs.
 
 
 def acknowledged_until(writer: RunningCommand, seconds: float, most: int) -> Iterator[int]:
-    """Numbers whose write had returned in the guest, as far as they came through before the kernel died.
+    """Yield the numbers whose write had returned in the guest, as far as they arrived before the kernel died.
 
-    -1 once, when the time is over and more than ``most`` have come: then the kernel is to be killed.
+    Yields -1 once, when the time is over and numbers above ``most`` have come; the caller then kills the kernel.
     """
     text, deadline, last, is_killed = "", time.monotonic() + seconds, 0, False
     try:
@@ -97,7 +97,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
         spec = ArraySpec(level, rig.nodes[:members], assume_clean=True, consistency_policy=policy)
         lab.execute(spec.creation())
         fail_and_remove(lab, NAME, spec.members[1])
-        # For a minute, since a busy computer takes long over what is written meanwhile.
+        # The rebuild takes a minute, since on a busy computer the writes during it take long.
         rig.limit_sync(KIB)
         lab.execute(operations.add(NAME, spec.members[1], erase_first=True))
         rig.wait(lambda status: status.sync_progress is not None, "a rebuild under way")
@@ -121,7 +121,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
 
 
 def expect_acknowledged(rig: Rig, last: int) -> None:
-    """Each slot holds the newest number that was acknowledged for it, or a later one, which was in flight."""
+    """Require that each slot contains its newest acknowledged number, or a later one that was in flight."""
     lines = rig.lab.machine.run(("python3", "-c", READER)).stdout.split()
     expected = {number % SLOTS: number for number in range(last - SLOTS + 1, last + 1)}
     assert len(lines) == SLOTS
@@ -155,7 +155,7 @@ def test_rebuild_restores_the_member(rig: Rig, level: str, members: int, layout:
     assert measured.rebuilt_bytes == rig.status.component_bytes
     assert rig.written_bytes(victim) - written >= measured.rebuilt_bytes
     assert verdict(before, rig.sum()) is DataVerdict.INTACT
-    # Only without its partner are the data read from the rebuilt member, or computed with it.
+    # Only without the other copy are the data read from the rebuilt member or computed with it.
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
     assert verdict(before, rig.sum()) is DataVerdict.INTACT
 
@@ -232,7 +232,7 @@ def test_a_stopped_rebuild_resumes_where_it_was(rig: Rig, level: str, members: i
     assert rig.idle().degraded_count == 0
     assert halfway.sync_progress
     left = (1 - halfway.sync_progress.fraction) * (halfway.component_bytes or 0)
-    # Superblocks are written as well.
+    # Superblocks are written too.
     assert 0 < rig.written_bytes(victim) - written <= left + MIB
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
     assert verdict(before, rig.sum()) is DataVerdict.INTACT

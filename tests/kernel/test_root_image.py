@@ -1,4 +1,4 @@
-"""Root images for real: built as an ordinary user and booted on both architectures, with an array that loses a disk."""
+"""Real root images: built by an ordinary user and booted on both architectures, with an array that loses a disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @pytest.fixture(scope="module", params=MACHINES)
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image, in a folder with the name of its architecture."""
+    """An image in a folder named after its architecture."""
     folder = tmp_path_factory.mktemp("images") / str(request.param)
     build(str(request.param), folder)
     return folder
@@ -55,7 +55,7 @@ def test_an_array_loses_a_disk_and_is_rebuilt(image: Path, tmp_path: Path) -> No
         report = check_machine(session.machine)
         assert report.is_ready
         missing = [check.name for check in report.missing if check.name.startswith(("program-", "module-"))]
-        # Debian's kernel for arm64 has no such driver.
+        # Debian's kernel for arm64 does not have this driver.
         assert missing == (["module-scsi_debug"] if image.name == "arm64" else [])
 
 

@@ -1,9 +1,9 @@
-"""Scrubs find planted damage, and repair makes an array consistent.
+"""Scrubs find planted damage, and a repair makes an array consistent.
 
-What a repair can know: that copies or parity do not agree. What it cannot: who is right. RAID 1 takes the word of the
-first mirror, parity levels take the data's and compute parity anew, even RAID 6, whose two parities could tell which
-member is wrong. So a repair may make wrong data permanent; only a rebuild of the member known to be wrong brings the
-right data back.
+A repair can find out that copies or parity do not match, but not which of them is right. RAID 1 trusts the first
+mirror. Parity levels trust the data and compute parity again, even RAID 6, whose two parities could tell which member
+is wrong. A repair may therefore make wrong data permanent. Only a rebuild of the member that is known to be wrong
+restores the right data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kernel
 
 DISKS = file_disks(4, 24)
 DAMAGE_BYTES = 2 * MIB
-"""One chunk in each of four stripes, so data and parity are hit, wherever the layout puts them."""
+"""One chunk in each of four stripes, so that data and parity are hit in any layout."""
 
 
 def check(rig: Rig) -> int:
@@ -66,7 +66,7 @@ def test_damage_is_found_and_a_rebuild_brings_the_data_back_but_a_repair_does_no
     rig.lab.execute(operations.scrub(NAME, "repair"))
     rig.idle()
     assert check(rig) == 0
-    # The damaged member was the first mirror, or held data: it was believed, and said nothing.
+    # The damaged member was the first mirror or held data, so md trusted it and reported nothing.
     assert verdict(before, rig.sum()) is DataVerdict.CHANGED
 
 

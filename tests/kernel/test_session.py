@@ -1,4 +1,4 @@
-"""A session on a real kernel: looks, events, loads and the shell, and what ends when the machine is lost."""
+"""A session on a real kernel: snapshots, events, loads and the shell, and what ends when the machine is lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_progress_of_a_rebuild_is_on_the_machines_clock(session: LabSession) -> 
     assert times == sorted(times)
     rates = [value for _, value in watched.history.sync_rate("md0") if value is not None]
     assert len(rates) >= 5
-    # The axis is right if the rate that it gives is near the limit of 20 MB/s.
+    # The time axis is right if the resulting rate is near the limit of 20 MB/s.
     assert 10_000 * KIB < statistics.median(rates) < 45_000 * KIB
 
 
@@ -83,12 +83,12 @@ def test_a_load_runs_beside_the_monitor_and_a_rebuild(session: LabSession) -> No
     assert ends == [measured]
     assert measured.figures.reads is not None
     assert measured.figures.writes is not None
-    # The figures are those between the first document and the last before it was stopped.
+    # The figures cover the time from the first document to the last one before the load was stopped.
     begin, seconds = measured.figures.window_begin_seconds, measured.figures.reads.runtime_seconds
     assert begin is not None
     live, clock = 0.0, 0.0
     for each in intervals:
-        # Of documents that come close together one interval is made: it may reach over an edge.
+        # Documents in quick succession form one interval, which may extend over an edge.
         inside = min(clock + each.interval_seconds, begin + seconds) - max(clock, begin)
         ios = sum(part.total_ios for part in (each.reads, each.writes) if part)
         live += ios * max(0.0, inside) / each.interval_seconds
@@ -123,7 +123,7 @@ def test_an_interrupted_replacement_of_a_mark_invalidates_the_mark(
     call = session.machine.call
 
     def lost(program: GuestProgram, arguments: Sequence[str] = (), **more: float) -> str:
-        # What lies on the array is looked at first.
+        # The session first reads what is on the array.
         if program is READ_HEADS:
             return call(program, arguments, **more)
         raise MachineLost("the machine was killed while the mark was being written")
@@ -132,7 +132,7 @@ def test_an_interrupted_replacement_of_a_mark_invalidates_the_mark(
         patch.setattr(session.machine, "call", lost)
         with pytest.raises(MachineLost):
             write_mark(session, "md0")
-    # What lies there now may be half of each.
+    # The array may now contain half of each mark.
     assert mark_of(session, "md0") is None
     assert verify_mark(session, write_mark(session, "md0")).is_intact
 
@@ -167,7 +167,7 @@ def test_a_spindle_slows_down_and_recovers_while_a_load_runs(session: LabSession
     load.start()
 
     def median_of_next(count: int) -> float:
-        # The first interval after a change holds both paces.
+        # The first interval after a change contains both paces.
         first = len(rates) + 1
         wait_for(
             lambda: (len(rates), ends),
@@ -187,7 +187,7 @@ def test_a_spindle_slows_down_and_recovers_while_a_load_runs(session: LabSession
     again = median_of_next(3)
     load.stop()
     load.wait(20.0)
-    # 20 I/Os a second against 130. A computer that is busy makes either rate lower, and none higher.
+    # 20 I/Os per second against 130. A busy computer lowers both rates and raises neither.
     assert 0 < limping < 23
     assert own > 2 * limping
     assert again > 2 * limping
@@ -207,7 +207,7 @@ def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSes
     ("lines", "word"),
     [
         ("parted -s /dev/md0 mklabel gpt mkpart a 1MiB 100%", "gpt"),
-        # blkid calls this ambivalent, and says nothing.
+        # blkid calls this ambivalent and reports nothing.
         ("mkfs.ext4 -q /dev/md0; printf hsqs | dd of=/dev/md0 conv=notrunc status=none", "ext4"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_shell_keeps_its_state_from_line_to_line(session: LabSession) -> None:
     assert shell.run('echo "<$*>"; set -- "two words" \'"\' && echo $#').output == "<>\n2\n"
     assert shell.run('printf "%s|" "$@"; set --').output == 'two words|"|'
     assert shell.run("echo $#").output == "0\n"
-    # Bad syntax is the line's own failure, and loses nothing.
+    # A syntax error fails only the line itself and loses nothing.
     assert shell.run("if then").status != 0
     assert shell.run("echo $SIZE").output == "64\n"
     assert shell.run("exit 7").status == 7

@@ -13,13 +13,13 @@ from tests.kernel.place import host_at, kernel_target
 
 pytestmark = pytest.mark.kernel
 SPEED_KIB = 16_000
-"""Of a sync: slow enough that none of these 32 MiB is over before somebody looks."""
+"""Speed limit of a sync: slow enough that a sync of 32 MiB is not over before the test looks."""
 CREATE = "mdadm --create /dev/md0 --run --bitmap=none --size=32M"
 PARITY = f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 $disk03"
 PRINT_STATE = "for name in degraded sync_action resync_start; do cat /sys/block/md0/md/$name; done"
 WHOLE = ["0", "idle", "none"]
 AT_ONCE_SECONDS = 15
-"""Half of what it waits at most."""
+"""Half of the longest time that ``settle`` waits."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSession]:
 
 @pytest.fixture
 def session(lab: LabSession) -> Iterator[LabSession]:
-    """With blank disks, and syncs that take two seconds."""
+    """A session with blank disks, in which a sync takes two seconds."""
     run(lab, f"modprobe md_mod; cd /proc/sys/dev/raid; echo 0 > speed_limit_min; echo {SPEED_KIB} > speed_limit_max")
     yield lab
     run(lab, "mdadm --stop --scan; mdadm --zero-superblock $disk01 $disk02 $disk03 $disk04 || true")
@@ -75,7 +75,7 @@ def test_it_waits_until_all_is_in_sync(session: LabSession, lines: str, more: st
         "true",
         f"{CREATE} --assume-clean -l1 -n2 $disk01 $disk02",
         f"{CREATE} --assume-clean -l5 -n3 $disk01 $disk02 missing",
-        # A resync is due, which a read-only array does not begin.
+        # A resync is due, but does not start on a read-only array.
         f"{CREATE} --readonly -l1 -n2 $disk01 $disk02",
         f"{CREATE} --assume-clean -l0 -n2 $disk01 $disk02",
     ],

@@ -1,4 +1,4 @@
-"""The work of ``tests.kernel.soak`` for a minute or ``--seconds``, in a process of its own: it counts its memory."""
+"""The work of ``tests.kernel.soak`` for a minute or ``--seconds``, in its own process, since it measures its memory."""
 
 from __future__ import annotations
 

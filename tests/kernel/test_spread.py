@@ -1,4 +1,4 @@
-"""Campaigns and proofs on a cluster: what they come to is what they come to here."""
+"""Campaigns and proofs on a cluster have the same results as on this computer."""
 
 from __future__ import annotations
 

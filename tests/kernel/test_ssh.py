@@ -1,4 +1,4 @@
-"""``ssh:`` against a real sshd on the loopback, and ``local:`` inside an embedded kernel."""
+"""``ssh:`` to a real sshd on loopback, and ``local:`` inside an embedded kernel."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_a_connection_that_breaks_is_a_lost_machine(server: SshRig, tmp_path: Pa
     with open_machine(target(server), host_at(tmp_path)) as machine:
         shell = machine.stream(["sh", "-c", "echo $$; exec sleep 1000"])
         pid = int(next(shell.chunks()))
-        # The server's children: one for each connection.
+        # The server has one child for each connection.
         for session in children_of(server.pids["server"]):
             os.kill(session, signal.SIGKILL)
         with pytest.raises(MachineLost, match=r"connection to .* failed|agent on .* ended") as lost:
             shell.result()
         assert lost.value.hint
-        # The agent noticed too, and took its command with it.
+        # The agent noticed the loss too and ended its command.
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), failure=lambda: "its command still runs")
 
 
@@ -135,7 +135,7 @@ with open_machine(parse_target("local:"), Host.real()) as machine:
 
 @pytest.fixture
 def sources() -> Iterator[Path]:
-    """What the client inside the guest imports, in a folder that the guest sees: its /tmp and /run are its own."""
+    """Packages that the client in the guest imports, in a folder that the guest sees: its /tmp and /run are its own."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         for source in (REPOSITORY / "lab", *(Path(str(module.__file__)).parent for module in (msgspec, platformdirs))):
             shutil.copytree(source, Path(name) / source.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -144,11 +144,11 @@ def sources() -> Iterator[Path]:
 
 def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Path) -> None:
     environment = f"PYTHONPATH={sources}"
-    # In a user namespace the system's files would seem to be another user's, and be refused as programs.
+    # In a user namespace the system's files would seem to belong to another user, and be refused as programs.
     options = EmbeddedOptions(disks=sparse_disks(tmp_path, 2), shown=(sources,), layers=())
     with open_machine(kernel_target(), host_at(tmp_path / "state"), embedded=options) as machine:
         machine.run(["modprobe", "raid1"])
-        # The guest's files are this computer's, and so are its Python and its packages.
+        # The guest has this computer's files, including its Python and its packages.
         python = str(Path(sys.executable).resolve())
         output = machine.run(
             [

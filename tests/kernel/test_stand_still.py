@@ -1,4 +1,4 @@
-"""A kernel, an agent and disks that stand still for real: what is recognised, what is set going again, what is kept."""
+"""A real kernel, agent and disks that stop: what is recognised, what is restarted, and what evidence is kept."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 PIDFD_GETFD = 438
 EVENTS = 64
 RECOGNISED_SECONDS = 3.0 * STILL_SECONDS
-"""As a busy computer does it; an idle one takes eleven seconds, and without recognition it would be two minutes."""
+"""Time on a busy computer. An idle one takes eleven seconds; without recognition it would take two minutes."""
 LOOKS = 600
 HANGS = "import time\ntime.sleep(1000)\n"
 
 
 @pytest.fixture
 def state() -> Iterator[Path]:
-    """With a path so short that the management console has a socket; a test's own folder may be too deep."""
+    """A state folder with a path short enough for the management console's socket; a test's path may be too long."""
     with tempfile.TemporaryDirectory(prefix="raidlab-") as name:
         yield Path(name)
 
 
 @contextmanager
 def lost_with_evidence(state: Path, why: str) -> Iterator[None]:
-    """The block ends with the loss of the machine, within seconds, and leaves evidence."""
+    """Require that the block ends with the loss of the machine within RECOGNISED_SECONDS, and leaves evidence."""
     begin = time.monotonic()
     with pytest.raises(MachineLost, match=why) as lost:
         yield
@@ -65,7 +65,7 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
     hanging.write_text(HANGS, encoding="ascii")
     with open_machine(kernel_target(), host_at(state)) as machine:
         machine.run(["true"])
-        # Loading it runs what stands in it, on the agent's only thread.
+        # Loading the program runs its code, on the agent's only thread.
         with lost_with_evidence(state, r"is hung: it runs, but its agent"):
             machine.call(GuestProgram(hanging, "hanging"), ())
     kept = next((state / EVIDENCE_FOLDER).iterdir()).read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_a_long_silent_command_is_not_judged_as_a_hang(state: Path) -> None:
 
 
 class EventThief:
-    """Takes events from the kernel's own epoll instance, as the kernel loses them: each is told only once."""
+    """Takes events from the kernel's epoll instance, which reports each event only once, as if the kernel lost them."""
 
     def __init__(self, kernel: int) -> None:
         folder = Path(f"/proc/{kernel}/fd")
@@ -92,7 +92,7 @@ class EventThief:
         assert self.descriptor >= 0, os.strerror(ctypes.get_errno())
 
     def steal(self, seconds: float) -> int:
-        """Number of events taken within this time."""
+        """Return the number of events taken within this time."""
         # struct epoll_event is packed on x86-64: 12 bytes.
         events, count, end = ctypes.create_string_buffer(12 * EVENTS), 0, time.monotonic() + seconds
         while time.monotonic() < end:
@@ -112,12 +112,12 @@ def test_disks_with_a_lost_event_are_restarted(state: Path, tmp_path: Path) -> N
         load = machine.stream(["sh", "-c", read])
         for _ in range(LOOKS):
             thief.steal(0.05)
-            # Without the rescue it would stand still for good from the first stolen event on.
+            # Without the rescue the load would stall permanently after the first stolen event.
             if rescues(machine):
                 break
         first = rescues(machine)
         assert first > 0
-        # The read that is to help is such a request too: while its own event is stolen, another must follow.
+        # The read that restarts the disk is such a request too: if its own event is stolen, another read must follow.
         thief.steal(3 * STALLED_CHECKS * CHECK_SECONDS)
         assert rescues(machine) > first
         machine.write("/run/over", "")

@@ -1,11 +1,11 @@
-"""Short runs measure what long ones do, at every depth: neither a ramp nor a drain is in them.
+"""Short runs measure what long runs do at every depth: they contain neither a ramp nor a drain.
 
-Told in two ways that hold however fast the drives are just now. By counting: at both edges of the measured stretch no
-fewer requests are sent and not answered than are to be in flight. And by Little's law: in steady flight I/Os a second
-× mean latency is the number in flight; while a queue fills or drains, fewer are. A computer that stands still at an
-edge moves the latencies of all in flight across it, and delays the document that is the edge by as much, which fio's
-own clock tells: by so much more a product may be off. That runs of one second and of a minute give the same pace is
-measured by benchmarks/steady_flight.py, where nothing can disturb.
+Two checks show this at any speed of the drives. The first one counts: at both edges of the measured window no fewer
+requests are sent but not answered than there should be in flight. The second one uses Little's law: in steady state,
+I/Os per second × mean latency is the number in flight, and it is lower while a queue fills or drains. A computer that
+stalls at an edge moves the latencies of all requests in flight across the edge, and delays the document at the edge by
+the same time, which fio's own clock shows. The product may be off by that much. benchmarks/steady_flight.py, which
+nothing disturbs, measures that runs of one second and of a minute have the same rate.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ DISKS = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
 MEASURES_DRIVES = True
 DEPTHS = (1, 4, 32)
 RUNS = {1.0: 11, 12.0: 1}
-"""Seconds of a run -> how many."""
+"""Seconds of a run -> number of runs."""
 BIAS = 0.02
-"""With the drain of 32 requests a second of this drive would show a quarter fewer."""
+"""Including the drain, 32 requests in flight in a second of this drive would appear to be a quarter fewer."""
 BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Flight:
-    """What one run says of the requests in flight."""
+    """The requests in flight according to one run."""
 
     at_edges: tuple[int, ...]
     by_law: float
     late_fraction: float
-    """By how much the documents at the two edges lie nearer or further apart than fio was told, of the stretch."""
+    """The deviation of the time between the documents at the edges from fio's interval, as a fraction of the window."""
 
 
 def flight(figures: JobFigures, interval_seconds: float) -> Flight:
     reads = figures.reads
     assert reads is not None
     edges = msgspec.json.decode(figures.raw_json, type=tuple[FioDocument, FioDocument])
-    # Requests are counted a little before they are sent, and their bytes a little after they were answered.
+    # Requests are counted shortly before they are sent, and their bytes shortly after they were answered.
     counts = tuple(edge.jobs[0].read.total_ios - edge.jobs[0].read.io_bytes // BLOCK_BYTES for edge in edges)
     seconds = reads.runtime_seconds
     late = abs(seconds - round(seconds / interval_seconds) * interval_seconds)

@@ -1,4 +1,4 @@
-"""Sweeps: the same figures from any number of workers, and nothing lost whatever is killed."""
+"""Sweeps: the same figures with any number of workers, and nothing is lost, whatever is killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CELLS = 16
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All cells as one worker measures them."""
+    """Digests of all cells, measured by one worker."""
     sweeps = sweeps_in(tmp_path_factory.mktemp("alone"), depths=(1, 2))
     found = sweeps.run("--cluster", "local:1")
     assert found["measured"] == CELLS
@@ -99,11 +99,11 @@ def test_a_cell_with_a_lost_machine_is_retried_once_and_then_reported(tmp_path: 
     sweeps = sweeps_in(tmp_path)
     text = sweeps.file.read_text()
     text = text.replace('["raid0", "raid1", "raid5"]', '["raid0"]').replace("[2, 3, 4]", "[2]")
-    # Long enough for the machine to be still running if the kill is delayed.
+    # Long enough that the machine still runs if the kill is delayed.
     sweeps.file.write_text(text.replace("runtime_seconds = 3.0", "runtime_seconds = 30.0"))
     process = sweeps.start("--cluster", "local:2")
     deadline = time.monotonic() + PATIENCE_SECONDS
-    # Its machine is lost whenever it has one.
+    # Kill its machine whenever it has one.
     while process.poll() is None:
         assert time.monotonic() < deadline
         for number in sweeps.kernels():

@@ -1,4 +1,4 @@
-"""A terminal on a real kernel: editors, pagers, completion, floods, its end; and ``raidlab shell`` around it."""
+"""A terminal on a real kernel: editors, pagers, completion, floods and its end; and ``raidlab shell`` with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS, ROWS = 80, 20
 
 
 class Sitting:
-    """Somebody at a terminal of the machine, with the app's screen before them."""
+    """A user at a terminal of the machine, who sees the app's screen."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -53,7 +53,7 @@ class Sitting:
             return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, is_reached: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-        # The screen's text, so that a failure shows it.
+        # A failure shows the screen's text.
         wait_for(self.text, lambda _: is_reached(), what=what, timeout_seconds=seconds, clock=HostClock())
 
     def type(self, text: str, shown: str = "") -> None:
@@ -113,14 +113,14 @@ def test_in_virtual_time_commands_take_theirs_and_waiting_for_a_key_takes_none()
         sitting = Sitting(lab.machine)
         begun = uptime(lab.machine)
         time.sleep(0.5)
-        # It stands still between requests; each of them takes a moment.
+        # Time stands still between requests, each of which takes a moment.
         assert 0 <= uptime(lab.machine) - begun < 0.1
         assert 5 <= sitting.run("sleep 5").seconds < 5.1
         assert 5 <= uptime(lab.machine) - begun < 6
         sitting.type("vi /tmp/notes\r", "~")
         begun = uptime(lab.machine)
         time.sleep(0.5)
-        # It may not have printed all by then, and each piece is given a moment. Time that is let go runs much faster.
+        # vi may not have printed everything yet, and each piece takes a moment. Free-running time would be much faster.
         assert uptime(lab.machine) - begun < 1
         sitting.type("ihello", "hello")
         sitting.type("\x1b:wq\r")

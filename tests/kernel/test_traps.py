@@ -1,4 +1,4 @@
-"""What starts a machine imports nothing of the folder, the environment or the home either: see tests/traps.py."""
+"""A command that starts a machine imports nothing from the folder, environment or home either: see tests/traps.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kernel
 
 def test_the_app_in_a_terminal(traps: Traps) -> None:
     with Window([str(RAIDLAB)], folder=traps.folder, environment=traps.environment()) as window:
-        # A whole screen, by which all of the app is loaded.
+        # A whole screen, so that all of the app is loaded.
         window.until(lambda: len(window.output) >= 6000, "a whole screen")
         window.process.send_signal(signal.SIGTERM)
         window.end()

@@ -1,7 +1,7 @@
-"""What becomes of the data of every level when members fail, one and two at a time, against the level's arithmetic.
+"""The fate of the data on every level when one or two members fail, compared with the level's arithmetic.
 
-md never takes the last copy of RAID 0, 1 and 10 away: it calls the array broken, refuses writes and still reads. So a
-loss shows in two ways: the running array says that it failed, and the members that are left do not start it again.
+md never removes the last copy of RAID 0, 1 and 10: it calls the array broken and refuses writes, but still reads. So a
+loss shows in two ways: the running array says that it failed, and the remaining members do not start it again.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Case:
 
 
 def cases() -> Iterator[object]:
-    """The first member, and among the wide tests the others and every pair.
+    """The first member, and in wide tests also the other members and every pair.
 
-    On RAID 6 also triples, since only they are too many.
+    RAID 6 also has triples, since it survives every pair.
     """
     for level, layout, members in SHAPES:
         for count in (1, 2, 3) if level == "raid6" else (1, 2):
@@ -78,8 +78,8 @@ class SharedArray:
     def array(self, case: Case) -> tuple[ArraySpec, DataSum]:
         spec = self.rig.spec(case.level, case.members, layout=case.layout)
         if spec == self.spec:
-            # Same members in the same slots, and nobody wrote: creating it anew finds the same data, twenty times as
-            # fast as rebuilding members.
+            # The same members are in the same slots and nothing was written: the array created again has the same
+            # data, twenty times as fast as by rebuilding members.
             self.rig.lab.machine.run(("mdadm", "--stop", DEVICE), check=False)
             self.rig.lab.execute(spec.creation())
         else:
@@ -108,7 +108,7 @@ def has_failed(status: ArrayStatus) -> bool:
 
 
 def start_without(rig: Rig, case: Case, spec: ArraySpec) -> bool:
-    """Stop, and start from the other members alone, as after a real loss."""
+    """Stop the array and start it from the other members alone, as after a real loss."""
     rig.lab.execute(operations.stop(NAME))
     left = [member for slot, member in enumerate(spec.members) if slot not in case.failed]
     if not left:
@@ -132,7 +132,7 @@ def test_data_survive_exactly_the_failures_that_the_level_allows(shared_array: S
         assert status.degraded_count == len(case.failed)
         assert while_degraded is DataVerdict.INTACT
     else:
-        # Losing data is right here, inventing some is not. Parity levels have nothing to compute the lost chunks from.
+        # It is right to lose data here, but not to invent any. Parity levels cannot compute the lost chunks.
         assert while_degraded is (DataVerdict.UNREADABLE if case.level in PARITY else DataVerdict.INTACT)
     assert start_without(rig, case, spec) is case.survives
     if case.survives:
@@ -153,7 +153,7 @@ def test_a_failed_array_takes_no_writes(shared_array: SharedArray, level: str) -
 
 
 def test_a_single_disk_that_dies_is_unreadable(shared_array: SharedArray) -> None:
-    # The only disk that can be taken from under a reader: the emulated drive, whose server is killed.
+    # Only the emulated drive can be taken away during a read, by killing its server.
     rig = shared_array.rig
     wanted = DiskSpec(name="lone", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, model="ssd")
     (disk,) = rig.lab.attach([wanted])

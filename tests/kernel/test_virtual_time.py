@@ -1,4 +1,4 @@
-"""The machine in virtual time: its clock and its drives. That the same gives the same: test_exact_repeat.py."""
+"""The machine in virtual time: its clock and its drives. test_exact_repeat.py tests that runs are repeatable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_two_hours_pass_in_seconds(lab: Lab) -> None:
     before, here = uptime(lab), time.monotonic()
     lab.machine.sleep(TWO_HOURS)
     assert uptime(lab) - before == pytest.approx(TWO_HOURS, abs=1.0)
-    # On an idle computer it takes half a second.
+    # An idle computer takes half a second.
     assert time.monotonic() - here < TWO_HOURS / 100
 
 
@@ -64,7 +64,7 @@ def test_disks_that_take_no_time_are_refused(lab: Lab, kind: DiskKind) -> None:
 
 @pytest.mark.parametrize("way", ["options", "file", "stdin"])
 def test_a_fio_that_is_started_by_hand_goes_by_the_machines_clock(lab: Lab, way: str) -> None:
-    """The processor's counter, its own choice, goes on while the machine's clock leaps."""
+    """By default fio uses the processor's counter, which continues while the machine's clock leaps."""
     options = {"filename": DRIVES[0].name, "size": "256k", "rw": "randread", "bs": "4k", "direct": "1"}
     options["filename"] = next(disk.node for disk in lab.disks if disk.name == DRIVES[0].name)
     job = "\n".join(["[by-hand]", *(f"{key}={value}" for key, value in options.items())])
@@ -75,7 +75,7 @@ def test_a_fio_that_is_started_by_hand_goes_by_the_machines_clock(lab: Lab, way:
     }[way]
     ended = lab.machine.run(("sh", "-c", f"{start} --output-format=json"), stdin_text=job)
     found = json.loads(ended.stdout)["jobs"][0]["read"]
-    # 64 reads one at a time, each 13.3 ms.
+    # 64 reads, one at a time, 13.3 ms each.
     assert found["runtime"] == pytest.approx(64 * 13.3, rel=0.02)
 
 
@@ -102,7 +102,7 @@ def test_fio_starts_without_the_libraries_of_other_engines(lab: Lab) -> None:
 
 @pytest.mark.wide
 def test_a_guest_that_computes_without_end_does_not_hold_its_client() -> None:
-    """Nothing preempts it where computing takes no time, and the agent never has its turn."""
+    """Nothing preempts the guest in virtual time, where computing takes no time, and the agent never runs."""
     begin = time.monotonic()
     with open_lab(TARGET, Host.real("tests"), wanted=FILES) as opened:
         opened.machine.stream(("sh", "-c", "while :; do :; done"))
@@ -124,7 +124,7 @@ def test_a_slow_drive_is_slow_until_it_is_healthy_again(rig: Rig) -> None:
     rig.lab.execute(slow(disk, disk.model))
     healthy = written(rig, bare(disk))
     assert slowed.iops < healthy.iops / 2
-    # 13.3 ms for each, as its table says.
+    # 13.3 ms for each request, as in the drive's table.
     assert healthy.iops == pytest.approx(75.0, rel=0.01)
     assert healthy.mean_seconds == pytest.approx(1 / 75, rel=0.01)
 
@@ -139,7 +139,7 @@ def test_a_pulled_drive_fails_its_array_and_comes_back_with_its_data(rig: Rig) -
     session.run(session.array(spec.name).re_add("disk02"))
     assert not rig.idle().is_degraded
     rig.lab.machine.run(("mdadm", "--fail", spec.device, spec.members[0]))
-    # The drive that came back has what was written without it.
+    # The returned drive has the data that were written while it was away.
     assert rig.sum() == before
 
 
