@@ -17,7 +17,7 @@ def lines_of(path: Path, comment: str) -> list[str]:
 
 
 def cases(path: Path) -> Iterator[tuple[str, str]]:
-    """Each text of a file, without its last line end, and what the line before it says."""
+    """Yield each text of a file, without its final newline, and the rest of the line that introduces it."""
     head, *found = BEGIN.split(path.read_text(encoding="utf-8"))
     assert found, path
     assert not head, path

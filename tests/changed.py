@@ -1,4 +1,4 @@
-"""Documents of JSON changed at random, as somebody may who writes to a file of raidlab's."""
+"""Random changes to JSON documents, such as somebody may make who writes to a file of raidlab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_ITS_KIND: Mapping[type, tuple[Any, ...]] = {str: WORDS, int: NUMBERS, float:
 
 
 def change_tree(tree: Any, draw: random.Random, more: Sequence[Any] = ()) -> None:
-    """Replace, remove or double one value somewhere below ``tree``; ``more`` are further values to put in its place."""
+    """Replace, remove or duplicate one value somewhere below ``tree``; ``more`` lists further replacement values."""
     while tree:
         key = draw.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
         if isinstance(tree[key], dict | list) and tree[key] and draw.random() < 0.9:
@@ -29,7 +29,7 @@ def change_tree(tree: Any, draw: random.Random, more: Sequence[Any] = ()) -> Non
         elif how < 0.2 and isinstance(tree, list):
             tree.append(copy.deepcopy(tree[key]))
         else:
-            # Most of them of the same kind, or hardly a record would get past its decoding.
+            # Most replacements are of the same type, otherwise hardly any record would get past its decoder.
             kind = _OF_ITS_KIND.get(type(tree[key]), ANYTHING) if draw.random() < 0.9 else ANYTHING
             tree[key] = draw.choice((*kind, *(each for each in more if type(each) is type(tree[key]))))
         return

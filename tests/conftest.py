@@ -1,6 +1,6 @@
-"""What a test needs of this computer: missing things skip it and say the cure, or fail it where all must be there.
+"""What tests need on this computer: a test whose requirements are missing is skipped, or fails if all are required.
 
-And how the tests are shared among workers: how many there are, and in which order they take the files.
+The message says what to install. This module also decides how many workers run the tests, and in which order.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from lab.machine.target import TargetKind
 from tests.kernel.place import VARIABLE, kernel_target
 from tui.base_app import settle_collector
 
-# An example may take long where the computer is busy with other things, and that is no defect.
+# On a busy computer an example may take long, which is not a defect.
 hypothesis.settings.register_profile("raidlab", deadline=None)
 hypothesis.settings.load_profile("raidlab")
 
-# Windows of terminals are closed in tests, and the command obeys whoever ignores that, as nohup(1) does: the tests may
-# run under it.
+# Tests close terminal windows, which sends SIGHUP. A command ignores SIGHUP if its parent does, and the tests may run
+# under nohup(1).
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
 MOST_WORKERS = 12
-# Files whose figures the work of other tests disturbs. They come first, side by side: drives make them wait most of the
-# time, and nothing else wants the processors then.
+# Files whose measurements other tests would disturb. They come first, in parallel: they mostly wait for drives, and
+# nothing else needs the processors then.
 MEASURING = ("test_lessons_measured", "test_steady_flight", "test_mechanical_drives", "test_cli", "test_app_lessons")
-# Files of which each test goes to whichever worker is free: they take a minute each, or minutes together.
+# Files whose tests are distributed one by one to any free worker: each takes a minute, or they take minutes together.
 SHARED = ("kernel/test_lessons", "test_drill_proofs", "test_benchmarks")
-# Files of the embedded kernel that take longest, longest first.
+# The files for the embedded kernel that take longest, longest first.
 LONGEST = (
     *("test_exact_repeat", "test_lessons", "test_kills", "test_filesystem_and_workloads", "test_drill_proofs"),
     *("test_app_kills", "test_rebuild", "test_adapt", "test_microscope_writes", "test_drills", "test_verdicts"),
     *("test_app_drills", "test_virtual_time", "test_stand_still", "test_soak", "test_session", "test_breaking"),
 )
-# The last of all: a bug shows in the tests of its own story first, and a slow computer has no time for these.
+# These run last: a bug shows first in the tests written for it, and a slow computer has no time for these.
 LAST = ("test_benchmarks",)
-# Files whose tests take more than a second of a processor's time each: marked slow as a whole.
+# Files whose tests each take more than a second of processor time: all of their tests are marked slow.
 SLOW = (
     *("hardening/test_fuzz.py", "unit/cli/test_traps.py", "tui/test_build_screen.py"),
     *("tui/test_lesson_places.py", "tui/test_lessons.py", "tui/test_pictures.py", "tui/test_results_screen.py"),
@@ -54,7 +54,7 @@ SLOW = (
     *("unit/fleet/test_engine.py", "unit/results/test_verdicts.py", "unit/sweep/test_sweep_in_browser.py"),
 )
 
-# Tests of what only the embedded kernel has: left out with --on qemu:.
+# Markers of tests that need the embedded kernel; --on qemu: leaves these tests out.
 EMBEDDED_ONLY = ("virtual_time", "planted", "uml")
 
 # Marker -> programs that its tests start.
@@ -100,20 +100,20 @@ def embedded_kernel() -> Path | None:
 
 
 def built_kernel(flavour: str) -> Path | None:
-    """The one that provision/kernel/build-uml.sh has made for this user."""
+    """The kernel that provision/kernel/build-uml.sh has built for this user, None if it has not."""
     built = platformdirs.user_cache_path("raidlab") / "kernels" / flavour / "linux"
     return built if os.access(built, os.X_OK) else None
 
 
 def everything_required() -> bool:
-    """In continuous integration a skipped tier would pass for a tested one."""
+    """Whether missing requirements are failures: in CI a skipped tier would look like a passed one."""
     return os.environ.get("RAIDLAB_REQUIRE") == "1" or os.environ.get("CI", "").lower() in ("1", "true")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three for two processors: now and then a test waits for a drive, a sync or a screen.
+    """Three workers for two processors, since a test sometimes waits for a drive, a sync or a screen.
 
-    With four the whole takes as long, since the processors are busy then, and loads in real time are starved.
+    Four would take as long, since the processors are busy by then, and would starve loads that run in real time.
     """
     return min(MOST_WORKERS, (os.cpu_count() or 1) * 3 // 2)
 
@@ -130,7 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Shares(LoadFileScheduling):  # type: ignore[misc] # it comes without types
-    """A file of tests by one worker, but each test of the SHARED ones by whichever is free."""
+    """One worker runs all tests of a file, but each test of the SHARED files goes to whichever worker is free."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if any(stem in nodeid for stem in SHARED) else str(super()._split_scope(nodeid))
@@ -141,9 +141,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files that measure, then those of the embedded kernel, longest first, and between them the others.
+    """Put files that measure first, then those for the embedded kernel, longest first, with the others in between.
 
-    So no worker is left alone with a long file in the end, and no more kernels run at a time than must.
+    As a result no worker is left alone with a long file at the end, and few kernels run at the same time.
     """
     if kernel_target().kind is not TargetKind.UML:
         left_out = [item for item in items if any(map(item.get_closest_marker, EMBEDDED_ONLY))]
@@ -152,7 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         if "long_run" in getattr(item, "fixturenames", ()):
-            # Longer than any wait of theirs, so that what hangs is reported as a hang.
+            # Longer than any timeout in these tests, so that they report a hang themselves.
             item.add_marker(pytest.mark.timeout((config.getoption("seconds") or 0.0) + 1800.0))
         if item.path.as_posix().endswith(SLOW):
             item.add_marker(pytest.mark.slow)
@@ -172,14 +172,14 @@ def _rank(file: Path) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Garbage is looked for seldom, and not among modules: it took a third of the app tests' time."""
+    """Collect garbage seldom, and ignore loaded modules: collection took a third of the time of the app's tests."""
     settle_collector()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("root") and os.geteuid() != 0:
-        # Also where all is required: .ci/run runs these as root.
+        # Skipped even if everything is required: .ci/run runs these tests as root.
         pytest.skip("only root can do this; next, as root: .venv/bin/pytest -m 'kernel and root' tests/kernel")
     for marker in PROGRAMS:
         if item.get_closest_marker(marker) is None:
@@ -194,7 +194,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 class LongRun(NamedTuple):
-    """For tests that can last for hours; their usual time if ``seconds`` is None."""
+    """Options of tests that can run for hours. ``seconds`` is None if they are to take their usual time."""
 
     seconds: float | None
     seed: int
@@ -207,7 +207,7 @@ def long_run(request: pytest.FixtureRequest) -> LongRun:
 
 @pytest.fixture(scope="session", autouse=True)
 def private_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Labs and results of the tests never mix with the user's own; shared by machines that outlive one test."""
+    """Keep labs and results of the tests apart from the user's. Machines that outlive one test share this folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAIDLAB_STATE", str(tmp_path_factory.mktemp("state")))
         for variable in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):

@@ -1,7 +1,7 @@
-"""Draw random sentences of raidlab's English, for a reader to judge.
+"""Draw random sentences of raidlab's English for a reader to judge.
 
-``python -m tests.english [COUNT] [SEED]`` prints so many sentences with their places: a third from docs and the texts
-of lessons, drills and scenarios, a third from docstrings, and a third from messages and hints.
+``python -m tests.english [COUNT] [SEED]`` prints COUNT sentences with their places: a third from docs and the texts of
+lessons, drills and scenarios, a third from docstrings, and a third from messages and hints.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 _ITEM = re.compile(r"^ *(?:[-*]|\d+\.) ")
 
 Place = tuple[str, str]
-"""A place, and the sentence."""
+"""A place and its sentence."""
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The whole sentences of text in Markdown; no code, tables, headings, or phrases without a full stop."""
+    """Yield the complete sentences of a Markdown text, without code, tables, headings and unfinished phrases."""
     lines = []
     for line in _FENCED.sub("\n", text).splitlines():
         if line.startswith(("|", "#", "<", "!", "    ")):
@@ -79,7 +79,7 @@ def of_docstrings() -> Iterator[Place]:
 
 
 def of_messages() -> Iterator[Place]:
-    """Texts of errors and their hints; a value that is filled in is ``…``."""
+    """Yield the texts of errors and their hints. ``…`` stands for an interpolated value."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""

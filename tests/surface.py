@@ -1,7 +1,7 @@
-"""What a user can reach, as text: commands with their options, keys and screens of the app, files of the catalogues.
+"""Everything that a user can reach, as text: commands and options, keys and screens of the app, catalogue files.
 
-``python tests/surface.py TREE`` lists the tree's; ``diff`` of two lists shows what a change has added or taken away.
-Classes and modules are not named, nor is the part that a file belongs to, so that moving one changes nothing.
+``python tests/surface.py TREE`` lists the surface of a tree; ``diff`` of two lists shows what a change adds or removes.
+The lists contain no classes or modules, nor the package of a file, so that moving one changes nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def argument_lines(words: str, app: Any) -> Iterator[str]:
 
 
 def key_lines() -> Iterator[str]:
-    """Every binding of every screen, dialog and widget: its id, keys, label and tooltip."""
+    """Every binding of every screen, dialog and widget: its id, key, label and tooltip, and whether it is shown."""
     from textual.binding import Binding
     from textual.dom import DOMNode
 
@@ -107,7 +107,7 @@ def lesson_lines() -> Iterator[str]:
 
 def file_lines(tree: Path) -> Iterator[str]:
     for folder in CATALOGUES:
-        # Those of parts too, which have the same folders in them.
+        # Includes the catalogues of packages that have these folders themselves.
         yield from (f"lab/{folder}/{path.name}" for path in (tree / "lab").glob(f"**/{folder}/*.toml"))
 
 

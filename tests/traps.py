@@ -1,6 +1,6 @@
-"""A folder full of traps: modules that note it when anything imports them, and variables that lead Python to them.
+"""A folder full of traps: modules that leave a note when they are imported, and variables that lead Python to them.
 
-Whoever starts a command there, as a student does in a folder of unpacked hand-ins, must find no note afterwards.
+A command that starts there, such as a student's in a folder of unpacked hand-ins, must leave no note.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODULES = (
     *("sitecustomize", "usercustomize", "msgspec", "cyclopts", "platformdirs", "yaml", "numpy", "tornado", "click"),
     *("trap", "lab_preload"),
 )
-# By the lowest means, for some are imported before Python has its own.
+# Uses only built-in modules, since some traps are imported before Python has found its own modules.
 TRAP = """import posix, sys
 path = {notes!r} + "/" + {name!r} + "." + str(posix.getpid())
 note = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND)
@@ -28,14 +28,14 @@ posix.close(note)
 
 @dataclass(frozen=True, slots=True)
 class Traps:
-    """They lie in ``folder``, in the user's site-packages of ``home``, and in what ``environment`` names."""
+    """Traps in ``folder``, in the user's site-packages below ``home``, and in the variables of ``environment``."""
 
     folder: Path
     home: Path
     notes: Path
 
     def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """``before`` with every variable that makes Python, or Dask, look elsewhere."""
+        """Return ``before`` with every variable that makes Python or Dask look elsewhere."""
         kept = {name: value for name, value in before.items() if not name.startswith(("PYTHON", "DASK_"))}
         here = str(self.folder)
         settings = {
@@ -45,7 +45,7 @@ class Traps:
             **kept,
             **settings,
             "HOME": str(self.home),
-            # Kernels that were built are the user's, whatever the home.
+            # Kernels built by the user are used with any home.
             "XDG_CACHE_HOME": before.get("XDG_CACHE_HOME", str(Path(before.get("HOME", "/")) / ".cache")),
             "DASK_CONFIG": f"{here}/dask.yaml",
             "PYTHONPATH": here,
@@ -61,7 +61,7 @@ class Traps:
         }
 
     def sprung(self) -> dict[str, str]:
-        """Name of a trap and process -> the process that imported it."""
+        """Name of a trap and process id -> command line and folder of the process that imported it."""
         return {each.name: each.read_text() for each in self.notes.iterdir()}
 
 
@@ -91,5 +91,5 @@ def lay_traps(folder: Path) -> Traps:
 
 
 def flags(_: int) -> tuple[bool, bool, bool]:
-    """Whether this process is isolated, ignores the environment, and has no site of the user's."""
+    """Whether this process is isolated, ignores the environment, and ignores the user's site-packages."""
     return bool(sys.flags.isolated), bool(sys.flags.ignore_environment), bool(sys.flags.no_user_site)

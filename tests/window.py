@@ -89,7 +89,7 @@ class Window:
             try:
                 self.output += os.read(self.ours, 1 << 16)
             except OSError:
-                # Nobody is there who could write: an error, not an end.
+                # No process has the terminal open: the kernel reports an error, not an end.
                 return False
         return True
 

@@ -1,4 +1,4 @@
-"""A cluster and two servers of their own for each module that asks for them."""
+"""Fixtures: a Slurm cluster and a pair of ssh servers for each module that asks for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.cluster.ssh_rig import SshRig, ssh_rig
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmRig]:
-    """Two idle nodes. A test that takes one away brings it back."""
+    """A cluster with two idle nodes. A test that stops a node starts it again."""
     with slurm_rig() as rig:
         yield rig
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[SshRig]:
-    """Two names for ``ssh -F``."""
+    """Servers with two host names for ``ssh -F``."""
     with ssh_rig() as rig:
         yield rig

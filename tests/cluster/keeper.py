@@ -1,9 +1,10 @@
-"""Daemons that end with the test that started them, however it ends.
+"""Daemons that end with the test that started them, however the test ends.
 
-``Keeper`` starts this same file as a program between the test and its daemons. It reads orders from a pipe whose other
-end the test alone holds; when that closes, also by SIGKILL of the test, it kills all that it started and all that these
-have started. It is a child subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)): what puts itself into a session of its own, as
-slurmstepd and jobs do, becomes its child when its parent ends, and so cannot get away.
+``Keeper`` runs this file as a program between the test and its daemons. The program reads orders from a pipe. Only the
+test holds the other end of the pipe, so the pipe closes when the test ends, even by SIGKILL. The program then kills
+everything that it started, and all descendants of that. It is a child subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)): a
+process that moves to a session of its own, as slurmstepd and jobs do, becomes its child when its parent ends, and so
+cannot escape.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", 
 
 
 class Keeper:
-    """Starts daemons, in a folder that is removed with them. Use it as a context manager.
+    """Starts daemons in a folder that is removed with them. Use it as a context manager.
 
-    The folder is the user's alone, and its path short enough for sockets in it (108 bytes, unix(7)).
+    Only the user can enter the folder. Its path is short enough for sockets in it (108 bytes, unix(7)).
     """
 
     def __init__(self, prefix: str) -> None:
@@ -49,7 +50,7 @@ class Keeper:
         return self._program.pid
 
     def start(self, argv: Sequence[str], log: str, environment: Mapping[str, str]) -> int:
-        """Starts a daemon in the foreground; its output is added to a file of the folder. Returns its process id."""
+        """Start a daemon in the foreground and append its output to a file in the folder. Return its process id."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
         order = {"argv": list(argv), "log": str(self.folder / log), "environment": dict(environment)}
@@ -64,7 +65,7 @@ class Keeper:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the daemons and whatever they have started. Returns when the last of them and the folder are gone."""
+        """End the daemons and everything that they started. Returns when the last process and the folder are gone."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
         self._program.stdin.close()
@@ -74,14 +75,14 @@ class Keeper:
 
 
 def _short_folder() -> str | None:
-    """The usual place of temporary files, unless its path leaves too little for a socket's."""
+    """The default folder of temporary files (None), or /tmp if the default path is too long for sockets."""
     return None if len(tempfile.gettempdir()) <= 40 else "/tmp"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback on which nobody listens.
+    """Return ports of the loopback address on which nobody listens.
 
-    Below those that the kernel gives to outgoing connections, so that none of these takes one meanwhile.
+    They are below the range that the kernel uses for outgoing connections, so that no connection takes one meanwhile.
     """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
@@ -95,12 +96,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def children_of(parent: int) -> list[int]:
-    """Process ids, zombies among them."""
+    """Process ids of the children, including zombies."""
     return [pid for pid, of in _parents() if of == parent]
 
 
 def descendants_of(ancestor: int) -> set[int]:
-    """Process ids of its children, their children, and so on."""
+    """Process ids of the children, their children, and so on."""
     parents, found, before = dict(_parents()), {ancestor}, 0
     while len(found) != before:
         before = len(found)
@@ -111,7 +112,7 @@ def descendants_of(ancestor: int) -> set[int]:
 def _parents() -> Iterator[tuple[int, int]]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The name, in brackets, may hold anything (proc(5)).
+            # The name, in parentheses, may contain anything (proc(5)).
             yield int(stat.parent.name), int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
 
 
@@ -122,9 +123,9 @@ def _reap(*_: object) -> None:
 
 
 def _end_all() -> None:
-    """Kills children until there are none: those of a killed child have become this process's own.
+    """Kill children until there are none: the children of a killed child become children of this process.
 
-    A child's id is not given to another before this process has reaped it, so nobody else is hit.
+    No other process gets a child's id before this process has reaped the child, so only children are killed.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
@@ -141,7 +142,7 @@ def _obey(order: str) -> int:
     wanted, libc, keeper = json.loads(order), ctypes.CDLL(None), os.getpid()
 
     def follow_the_keeper() -> None:
-        """In the daemon, before its program begins: should the keeper itself be killed, the daemon ends too."""
+        """Runs in the daemon before its program starts: the daemon also ends if the keeper itself is killed."""
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
             os._exit(1)
@@ -160,10 +161,10 @@ def _obey(order: str) -> int:
 
 
 def main(folder: str) -> None:
-    """Starts a daemon for each line of JSON, and ends them all when no more can come."""
+    """Start a daemon for each line of JSON, and end all daemons at the end of input."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, _reap)
-    # Whoever ends it so wants its daemons to end, too.
+    # Whoever ends the keeper this way wants its daemons to end too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         while order := sys.stdin.readline():

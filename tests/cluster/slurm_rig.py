@@ -1,7 +1,8 @@
-"""A Slurm of this computer alone: munged, a controller and its nodes on loopback, started by an ordinary user.
+"""A Slurm cluster on this computer: munged, a controller and its nodes on loopback, started by an ordinary user.
 
-Slurm takes several nodes of one computer apart by port (slurmd -N, slurm.conf(5)). Everybody's user is the one who runs
-the tests, so there is no root: no cgroups, processes are found by /proc (proctrack/linuxproc), and no accounting.
+Slurm distinguishes several nodes on one computer by their ports (slurmd -N, slurm.conf(5)). All daemons and jobs run as
+the user who runs the tests. Without root there are no cgroups and no accounting; Slurm finds the processes of a job in
+/proc (proctrack/linuxproc).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=
 
 @dataclass(frozen=True, slots=True)
 class SlurmRig:
-    """A running cluster. ``environment`` is what sbatch, squeue and the others need to find it."""
+    """A running cluster. ``environment`` holds the variables that sbatch, squeue and the others need to find it."""
 
     keeper: Keeper
     environment: dict[str, str]
@@ -76,7 +77,7 @@ class SlurmRig:
         return self.keeper.folder
 
     def run(self, *argv: str) -> str:
-        """The output of a command of Slurm, which must succeed."""
+        """Return the output of a Slurm command, which must succeed."""
         done = self._ask(argv)
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}\n{self.tails()}"
         return done.stdout
@@ -85,7 +86,7 @@ class SlurmRig:
         return int(self.run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", script))
 
     def wait_until_it_runs(self, number: int) -> None:
-        """Waits for a job. If the controller does not answer in time, it is asked again."""
+        """Wait until a job runs. A controller that does not answer in time is asked again."""
 
         def runs() -> bool:
             return self._ask(("squeue", "--noheader", "--format=%T", f"--jobs={number}")).stdout.strip() == "RUNNING"
@@ -93,7 +94,7 @@ class SlurmRig:
         wait_until(runs, COMMAND_SECONDS, lambda: f"job {number} does not run\n{self.tails()}")
 
     def states(self) -> dict[str, str]:
-        """Of the nodes: idle, mixed, allocated, down and so on; with a star where a node does not answer."""
+        """The states of the nodes: idle, mixed, allocated, down and so on; with an asterisk if one does not answer."""
         said = self._ask(("sinfo", "--noheader", "--Node", "--format=%N %T")).stdout
         return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
 
@@ -105,16 +106,16 @@ class SlurmRig:
         )
 
     def start_node(self, name: str) -> None:
-        """Starts the daemon of a node, at first or after its death."""
+        """Start the daemon of a node, for the first time or after it was killed."""
         argv = ["slurmd", "-D", "-N", name]
         self.node_pids[name] = self.keeper.start(argv, f"{name}.log", self.environment)
 
     def lose_node(self, name: str) -> None:
-        """Kills all of a node at once, its jobs too: as if its computer had lost power."""
+        """Kill everything on a node at once, including its jobs, as if its computer had lost power."""
         steps = [pid for pid in children_of(self.keeper.pid) if pid not in self.node_pids.values()]
         families = [[pid, *descendants_of(pid)] for pid in steps]
         lost = [family for family in families if any(_runs_on(name, pid) for pid in family)]
-        # What watches a job goes before it, so that it cannot tell the controller of its end.
+        # The watcher of a job is killed before the job, so that it cannot report the job's end to the controller.
         watchers, jobs = [family[0] for family in lost], [pid for family in lost for pid in family[1:]]
         for pid in (self.node_pids[name], *watchers, *jobs):
             with suppress(ProcessLookupError):
@@ -137,7 +138,7 @@ class SlurmRig:
 
 
 def _runs_on(node: str, pid: int) -> bool:
-    """Whether a process belongs to a job there; Slurm's own daemons have no such variable."""
+    """Whether a process belongs to a job on the node; Slurm's own daemons do not have this variable."""
     try:
         return f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -146,7 +147,7 @@ def _runs_on(node: str, pid: int) -> bool:
 
 @contextmanager
 def slurm_rig() -> Iterator[SlurmRig]:
-    """A cluster of two idle nodes. When the block ends nothing of it is left, jobs neither."""
+    """A cluster of two idle nodes. When the block ends, nothing of the cluster is left, not even its jobs."""
     with Keeper("slurm") as keeper:
         folder = keeper.folder
         _write_configuration(folder)
@@ -175,7 +176,7 @@ def _write_configuration(folder: Path) -> None:
         text += NODE.format(name=name, host=host, port=port)
         (folder / f"spool.{name}").mkdir()
     (folder / "slurm.conf").write_text(text)
-    # None are used. Newer Slurm must be told so; 22.05 cannot be, and looks for the fewest with version 1.
+    # No cgroups are used. Newer Slurm must be told so. 22.05 has no such setting, and uses the fewest with version 1.
     older = _slurm_version() < (23, 2)
     no_cgroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no" if older else "CgroupPlugin=disabled"
     (folder / "cgroup.conf").write_text(f"{no_cgroups}\n")
@@ -187,7 +188,7 @@ def _write_configuration(folder: Path) -> None:
 
 
 def _slurm_version() -> tuple[int, ...]:
-    """Year and month, from a line such as "slurm-wlm 22.05.8"."""
+    """Return year and month, parsed from a line such as "slurm-wlm 22.05.8"."""
     said = subprocess.check_output(["slurmd", "-V"], env=os.environ | {"PATH": SEARCH_PATH}, text=True, timeout=20)
     return tuple(int(word) for word in said.split()[-1].split(".")[:2])
 
@@ -195,7 +196,7 @@ def _slurm_version() -> tuple[int, ...]:
 def _start_munge(keeper: Keeper, environment: dict[str, str]) -> None:
     folder = keeper.folder / "munge"
     files = [f"--{name}-file={folder / name}" for name in ("key", "pid", "seed", "log")]
-    # --force: munged wants a socket that all users can reach, and this one is its user's alone.
+    # --force: munged wants a socket that all users can reach, but only one user can reach this socket.
     argv = ["munged", "--foreground", "--force", f"--socket={folder / 'socket'}", *files, "--num-threads=10"]
     keeper.start(argv, "munged.log", environment)
     ask = ["munge", "--no-input", f"--socket={folder / 'socket'}"]

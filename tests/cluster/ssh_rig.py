@@ -1,4 +1,4 @@
-"""Computers to reach by ssh that are all this one: an sshd each on loopback, of an ordinary user for himself."""
+"""Host names for ssh that all lead to this computer: an ordinary user runs an sshd on loopback for each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NODES = ("node1", "node2")
 SSHD = shutil.which("sshd", path=SEARCH_PATH)
 START_SECONDS = 20
 
-# StrictModes wants every folder above the keys to be writable by their owner alone, and /tmp is everybody's. More
-# connections at a time than the ten that sshd waits for, since a sweep starts its workers all at once.
+# StrictModes requires that only the owner can write to the folders above the keys, but everybody can write to /tmp.
+# MaxStartups exceeds the default of ten unauthenticated connections, since a sweep starts all of its workers at once.
 SERVER = """\
 ListenAddress 127.0.0.1:{port}
 HostKey {folder}/{name}.host_key
@@ -52,7 +52,7 @@ Host {name}
 
 @dataclass(frozen=True, slots=True)
 class SshRig:
-    """Running servers: ``ssh -F config NAME`` reaches each, where the variable RIG_NODE holds its name."""
+    """Running servers: ``ssh -F config NAME`` reaches each, and the variable RIG_NODE holds its name there."""
 
     keeper: Keeper
     user: str
@@ -72,16 +72,16 @@ class SshRig:
 
 
 def keygen(path: Path) -> None:
-    """Makes a key without a passphrase, and its public half beside it."""
+    """Create a key without a passphrase, and its public key in the same folder."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=20)
 
 
 @contextmanager
 def ssh_rig(*nodes: str) -> Iterator[SshRig]:
-    """Servers that take connections, by default node1 and node2. When the block ends nothing of them is left."""
+    """Servers that accept connections, by default node1 and node2. When the block ends, nothing of them is left."""
     names = nodes or NODES
     if os.geteuid() == 0:
-        # Where sshd as root locks its unprivileged half in; the distribution makes it at boot.
+        # sshd as root confines its unprivileged process to this folder, which the distribution creates at boot.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     user = pwd.getpwuid(os.getuid()).pw_name
     with Keeper("ssh") as keeper:

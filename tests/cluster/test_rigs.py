@@ -1,4 +1,4 @@
-"""Whether the clusters that other tests run on are clusters, stay on loopback, and leave nothing behind."""
+"""Tests that the clusters for other tests are real clusters, use only loopback, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.cluster
 REPOSITORY = Path(__file__).resolve().parents[2]
 Rig = SlurmRig | SshRig
 RIGS = pytest.mark.parametrize("open_rig", [slurm_rig, ssh_rig])
-# What would outlive its job and its connection: in a session of its own, and nobody waits for it.
+# A process that would outlive its job and its connection: it has a session of its own and nobody waits for it.
 STRAY = "setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $!"
 
 
 def alive(pids: Iterable[int]) -> list[str]:
-    """The command lines of those that run; a zombie runs no more."""
+    """The command lines of the processes that run; a zombie no longer runs."""
     found = []
     for pid in pids:
         try:
@@ -43,7 +43,7 @@ def alive(pids: Iterable[int]) -> list[str]:
 
 
 def leave_a_stray(rig: Rig, folder: Path) -> int:
-    """Starts something that its job or connection does not wait for. Returns its process id."""
+    """Start a process that its job or connection does not wait for. Return its process id."""
     if isinstance(rig, SshRig):
         return int(subprocess.check_output(rig.command("node2", STRAY), timeout=20))
     marker = folder / "stray"
@@ -101,7 +101,7 @@ def test_daemons_go_with_a_keeper_that_is_killed() -> None:
     keeper = Keeper("test")
     try:
         pid = keeper.start(["sleep", "600"], "sleep.log", os.environ)
-        # At once, since what has been told to start is to follow the keeper from its first moment.
+        # Immediately, since a daemon must follow the keeper from its first moment.
         os.kill(keeper.pid, signal.SIGKILL)
         wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")
         with pytest.raises(AssertionError, match="ended with -9"):

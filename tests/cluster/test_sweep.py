@@ -1,4 +1,4 @@
-"""Sweeps on a real Slurm and over ssh: the figures of one computer, and nothing lost."""
+"""Sweeps on a real Slurm and over ssh: they have the same results as on one computer, and lose nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CELLS = 8
 
 
 def on_slurm(folder: Path, rig: SlurmRig) -> Sweeps:
-    """``--cluster slurm``: two jobs."""
+    """Sweeps with ``--cluster slurm``, which submits two jobs."""
     table = f'[cluster.slurm]\npartition = "{PARTITION}"\nhost = "127.0.0.1"\nwalltime = "00:20:00"\nmemory = "1G"\n'
     return sweeps_in(folder, more={name: rig.environment[name] for name in ("SLURM_CONF", "PATH")}, table=table)
 
 
 def over_ssh(folder: Path, rig: SshRig, *, state: Path | None = None) -> Sweeps:
-    """``--cluster ssh:node1,node2``: a worker on each. ``state``: the folder of both; without, that of the client."""
+    """Sweeps with ``--cluster ssh:node1,node2``: a worker on each. ``state``: their folder, by default the client's."""
     there = state or folder / "state"
     table = f'[cluster.ssh]\nconfig = "{rig.config}"\nworkers = 1\nstate = "{there}"\n'
     return sweeps_in(folder, table=table)
@@ -31,7 +31,7 @@ def over_ssh(folder: Path, rig: SshRig, *, state: Path | None = None) -> Sweeps:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All cells as one worker of this computer measures them."""
+    """Digests of all cells, measured by one worker on this computer."""
     found = sweeps_in(tmp_path_factory.mktemp("alone")).run("--cluster", "local:1")
     assert found["measured"] == CELLS
     return digests(found)
@@ -56,7 +56,7 @@ def test_on_slurm_a_sweep_resumes_after_its_client_is_killed(
     sweeps.until(lambda: len(sweeps.files()) >= 2, process)
     sweeps.kill("client", process)
     process.communicate(timeout=120)
-    # Jobs whose scheduler is gone end by themselves; the test does not wait for that.
+    # Jobs whose scheduler is gone end by themselves, but the test does not wait for that.
     slurm.run("scancel", "--partition", PARTITION)
     sweeps.until_ended()
     sweeps.resumes_after_kill(("--cluster", "slurm"), alone, sweeps.files())
@@ -79,7 +79,7 @@ def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], s
 def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
     alone: dict[str, str], slurm: SlurmRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dask does not miss a worker that was never connected."""
+    """Dask does not notice the loss of a worker that was never connected."""
     blockers = [slurm.submit("sleep 600", "--exclusive", f"--nodelist={node}") for node in NODES]
     for blocker in blockers:
         slurm.wait_until_it_runs(blocker)
@@ -118,7 +118,7 @@ def test_over_ssh_it_is_the_same_and_cells_come_from_another_computers_folder(
     assert digests(found) == alone
     kept = {path.stem for path in (there / "sweeps/cells").glob("*/*.cell")}
     assert kept == set(alone) == set(sweeps.files())
-    # What is lost here is still there, and comes without being measured again.
+    # Cells that are deleted here still exist on the servers, and are fetched without a new measurement.
     for path in (sweeps.state / "sweeps/cells").glob("*/*.cell"):
         path.unlink()
     again = sweeps.run("--cluster", "ssh:node1,node2", "--resume")

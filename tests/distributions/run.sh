@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# raidlab on another release than this computer's: makes a new, small system of it, and there an ordinary user with a clone sets
-# raidlab up and runs COMMAND (left out: selection.sh).
-# Packages come from this computer's own sources. For a release that these do not have, name one: MIRROR=URL KEYRING=FILE.
-# Mounts and processes have namespaces of their own and the disk is a file without a name: however it ends, nothing is left.
-# Usage, as root: run.sh CODENAME [COMMAND...]      Exit 3: there is no source for the release.
+# Tests raidlab on another release: creates a small system with that release, in which an ordinary user with a clone sets
+# raidlab up and runs COMMAND (default: selection.sh).
+# Packages come from this computer's own sources. For a release that is not in them, set MIRROR=URL KEYRING=FILE.
+# Mounts and processes have their own namespaces, and the disk is an unlinked file: nothing is left, however the script ends.
+# Usage, as root: run.sh CODENAME [COMMAND...]      Exit status 3: there is no source for the release.
 set -euo pipefail
 
 repository="$(cd -P "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
@@ -21,7 +21,7 @@ sources() {
   fi
 }
 
-# Sparse, so that it takes what is written; it goes with the last process that has it mounted.
+# The disk is sparse, so it uses only as much space as is written. It vanishes with the last process that has it mounted.
 make_disk() {
   local disk
   disk="$(mktemp)"
@@ -31,7 +31,7 @@ make_disk() {
   rm "$disk"
 }
 
-# As small as an installation can be, and what it takes to fetch a clone and to become root.
+# The smallest possible installation, plus what is needed to fetch a clone and to become root.
 fill() {
   local codename="$1" options=() line
   while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
@@ -41,7 +41,7 @@ fill() {
     "${options[@]}" "$codename" "$root" -
 }
 
-# How this computer reaches the index of Python's packages.
+# Copy the settings with which this computer reaches the index of Python packages.
 connect() {
   local file own=/usr/local/share/ca-certificates
   cat /etc/resolv.conf >"$root/etc/resolv.conf"
@@ -50,7 +50,7 @@ connect() {
   chroot "$root" update-ca-certificates >/dev/null 2>&1
 }
 
-# Set-up installs packages by sudo, and nobody is there to type a password.
+# The set-up installs packages with sudo, and nobody is there to type a password.
 populate() {
   chroot "$root" useradd --create-home --shell /bin/bash "$user"
   printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$user" >"$root/etc/sudoers.d/$user"
@@ -58,7 +58,7 @@ populate() {
   chroot "$root" chown -R "$user:" "/home/$user/raidlab"
 }
 
-# pivot_root, since the kernel gives nobody a user namespace behind a chroot (user_namespaces(7)).
+# pivot_root, since the kernel creates no user namespace for a process in a chroot (user_namespaces(7)).
 enter() {
   mount -t proc proc "$root/proc"
   mount -t sysfs -o ro sysfs "$root/sys"
@@ -70,7 +70,7 @@ enter() {
   cd /
 }
 
-# In this session, so that an interrupt reaches the command.
+# The command runs in this session, so that an interrupt reaches it.
 as_user() {
   local kept
   kept="$(compgen -e | grep -E '^(CI|TERM|RAIDLAB_.*|.*_proxy|.*_PROXY)$' | paste -sd,)"
@@ -86,7 +86,7 @@ main() {
       unshare --mount --propagation private --pid --fork --kill-child "$0" "$codename" "$@"
   fi
   unset RAIDLAB_OWN_NAMESPACES
-  # The first process of a namespace ends by no signal that it has not asked for.
+  # The first process of a PID namespace gets no signal for which it has no handler.
   trap 'exit 130' INT TERM HUP
   [[ -n "$(sources "$codename")" ]] || {
     say "apt knows no package source of $codename on this computer; next: MIRROR=URL KEYRING=FILE $0 $codename"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a release is tried with: the lab without a terminal on a short experiment, then the part of the kernel tier that meets
-# most of what differs between releases: kernel, mdadm, fio, nbdkit, the C library, Python.
+# The tests for another release: a short experiment without a terminal, then the part of the kernel tier that uses most
+# of what differs between releases: kernel, mdadm, fio, nbdkit, the C library, Python.
 set -euo pipefail
 
 main() {

@@ -22,7 +22,7 @@ from tests.changed import change_tree
 from tests.hardening.test_stored import EVIL, RAW, measured
 from tests.unit.classroom.students import CAPTURES
 
-# Option or argument, then fitting values. Files are in the current folder; arrays and disks are those of a fake.
+# Option or argument, then valid values. Files are in the current folder; arrays and disks are those of a fake lab.
 _FITTING = """
 name md0 md1 ad0 disk01 latest 20261121 antioquia-quick my-drive
 disk disk01 disk02 disk05

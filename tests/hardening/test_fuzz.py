@@ -33,7 +33,7 @@ from tests.unit.disks.machines import Device, lab_disks, machine_of, opener_of
 
 COUNT = 120
 MORE_SECONDS = 60.0
-# What a failure prints, to be repeated.
+# Inputs that once failed, in the form in which a failure prints them.
 FOUND = (
     # The program that measures a drive returns nothing.
     '[["disks", "calibrate", "disk01", "--name", "ad0"], {}]',

@@ -1,6 +1,6 @@
 """Random keys, resizes and pastes on every screen of the real app, in a real terminal, on the embedded kernel.
 
-It is a problem if the app ends with a traceback, tells of a bug, stops answering, or does not obey SIGTERM in the end.
+It is a problem if the app ends with a traceback, reports a bug, stops answering, or in the end does not obey SIGTERM.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Sitting(Window):
                 return
 
     def type(self, keys: str | bytes) -> None:
-        """Type all of them: a terminal accepts only as much as the app reads."""
+        """Type all keys: a terminal accepts only as much as the app reads."""
         data = keys.encode("utf-8", "surrogateescape") if isinstance(keys, str) else keys
         until = time.monotonic() + ANSWER_SECONDS
         while data and not self.is_over and time.monotonic() < until and self.process.poll() is None:
@@ -263,7 +263,7 @@ class Fuzzer:
     def __init__(self, state: Path, seed: int) -> None:
         self._state, self._rng = state, random.Random(seed)
         self.screens: set[str] = set()
-        """That got keys."""
+        """The screens that received keys."""
         self.problem = ""
         self._recent: collections.deque[str] = collections.deque(maxlen=60)
         self._same = 0

@@ -60,7 +60,7 @@ def test_work_that_waits_when_the_machine_is_lost_fails_and_does_not_run_on_the_
 
 
 class SlowLab:
-    """A fake lab that is opened when ``may_open`` is set."""
+    """A fake lab that opens only when ``may_open`` is set."""
 
     def __init__(self, lab: FakeLab) -> None:
         self._lab = lab
@@ -78,7 +78,7 @@ class SlowLab:
 
 @pytest.fixture
 def slow_lab(fake_lab: FakeLab) -> Iterator[SlowLab]:
-    """It is being opened."""
+    """A lab that is being opened."""
     lab = SlowLab(fake_lab)
     lab.client.start()
     try:
@@ -100,12 +100,12 @@ def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(slow_lab: 
 
     working = threading.Thread(target=work)
     working.start()
-    # Long enough to finish, if nothing made it wait.
+    # Long enough for the work to finish if nothing made it wait.
     working.join(0.3)
     assert seen == []
     slow_lab.may_open.set()
     working.join(PATIENCE_SECONDS)
-    # The second time the machine is about to open anew.
+    # The second time, the machine is about to be opened again.
     assert seen == [True, True]
 
 
@@ -125,7 +125,7 @@ def test_a_plan_may_be_announced_while_a_command_is_recorded() -> None:
     plan = Plan.of("Change", [Step(("change",), "Why.")])
 
     class AnnouncingArgv(tuple[str, ...]):
-        """Announces a plan, as another thread might, whenever it is looked up."""
+        """A command line that announces a plan whenever it is looked up, as another thread might."""
 
         def __hash__(self) -> int:
             log.announce(plan)

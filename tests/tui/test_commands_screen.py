@@ -1,4 +1,4 @@
-"""The terminal of the Commands screen: keys, focus, paste, scrolling, its end; the shell behind it is the test's."""
+"""The terminal of the Commands screen: keys, focus, paste, scrolling, its end. The test plays the shell behind it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_f12_leaves_and_comes_back_and_the_apps_keys_hold_in_between(user:
     assert not isinstance(user.app.focused, TerminalView)
     await user.press("ctrl+right_square_bracket", "x", "f12", "1")
     assert (terminal.typed, user.app.current_mode) == (b"x", "lab")
-    # The shell goes on, and is there again.
+    # The shell keeps running and is shown again.
     await user.press("5", "y")
     assert terminal.typed == b"xy"
     assert len(user.fake_lab.machine.terminals) == 1
@@ -101,7 +101,7 @@ async def test_a_finished_command_is_logged_and_the_lab_is_read_again(user: User
     entry = next(entry for entry in user.lab.commands if entry.origin is Origin.SHELL)
     assert (entry.line, entry.status, entry.seconds) == ("mdadm --stop /dev/md0", 1, 0.5)
     await user.until(lambda: len(user.fake_lab.machine.runs) > runs, "a look at the disks")
-    # Enter on it brings it to the prompt; nothing runs by itself.
+    # Enter on the entry copies the line to the prompt, and nothing runs by itself.
     await user.press("f12", "end", "enter")
     await user.until(lambda: terminal.typed == b"mdadm --stop /dev/md0", "the line at the prompt")
     assert isinstance(user.app.focused, TerminalView)
@@ -141,7 +141,7 @@ async def test_the_exit_of_the_shell_is_shown_and_enter_opens_another(user: User
     terminal = await terminal_of(user)
     terminal.put(3)
     await user.see("exited with status 3")
-    # Then the app's keys hold again.
+    # The app's keys work again now.
     await user.press("enter")
     await terminal_of(user, 2)
 

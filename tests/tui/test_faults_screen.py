@@ -51,7 +51,7 @@ async def test_checks_are_listed_before_a_run_and_their_outcomes_after_it(
         await user.press("r")
         await until_over(user)
         shown = user.text
-        # A check that fails has a sign of its own, not only another colour.
+        # A check that fails has its own sign, not only another colour.
         assert "✔ data: intact" in shown
         assert "✘ degraded: 2, must be 1" in shown
         assert "✘ NOT as expected: 2 checks" in shown

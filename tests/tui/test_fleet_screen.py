@@ -1,4 +1,4 @@
-"""The Fleet screen: knobs by keys, figures from a thread, nothing called different that intervals do not tell apart."""
+"""The Fleet screen: settings changed by keys, figures from a thread, no difference claimed where intervals overlap."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEVER, WEEKS = FleetChoice(scrub_hours=None), FleetChoice(scrub_hours=336.0)
 
 
 def figures(losses: float, half: float = 0.1, **changes: object) -> LossFigures:
-    """So many losses of an array in a year, give or take a part of them."""
+    """Figures with this many losses of an array per year, in an interval of plus or minus ``half`` of them."""
     interval = Interval(losses, losses * (1 - half), losses * (1 + half))
     values: dict[str, object] = {
         "trials": 1000,
@@ -55,7 +55,7 @@ def figures(losses: float, half: float = 0.1, **changes: object) -> LossFigures:
 
 
 async def all_known(user: User) -> FleetScreen:
-    """Wait for every figure that the screen asks for."""
+    """Wait for all figures that the screen needs."""
     screen = user.at(FleetScreen)
     await user.until(lambda: screen._known.keys() >= {*screen.choice.with_each_scrub_interval()}, "all is simulated")
     return screen
@@ -68,7 +68,7 @@ async def test_the_scrub_interval_can_be_changed_and_its_effect_is_shown(user: U
     assert screen.choice == FleetChoice()
     await user.press(*["minus"] * 9)
     assert screen.choice == NEVER
-    # Another knob, and back: what is compared with begins where this one is turned.
+    # Change another setting and back: the comparison now starts from this interval.
     await user.press("down", "right", "left", *["plus"] * 5)
     assert screen.choice == WEEKS
     await all_known(user)
@@ -102,7 +102,7 @@ async def test_later_changes_win_and_the_loop_is_not_held_up(start: Start, monke
     monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
     async with start() as user:
         await user.until(lambda: bool(asked), "the first is simulated")
-        # All of this happens while the first one is still simulated.
+        # All of this happens while the first choice is still being simulated.
         await user.press(*["right"] * 4)
         assert user.at(FleetScreen).choice.arrays == 400
         assert len(asked) == 1
@@ -149,7 +149,7 @@ async def test_an_error_is_shown_and_the_other_knobs_still_turn(start: Start, mo
         assert "ERROR" not in user.text
 
 
-# 100 MB a second: 16 TB in 160,000 s.
+# 100 MB per second: 160,000 s for 16 TB.
 @pytest.mark.stored(result(1, rebuilds=(rebuild("raid5", 0, 2.0, 200_000_000),)))
 @pytest.mark.usefixtures("store")
 async def test_a_rebuild_as_it_was_measured_here(user: User) -> None:

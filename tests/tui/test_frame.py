@@ -1,4 +1,4 @@
-"""Every screen: what stands around it fits into 80 columns, no size ends it, and it needs no colours."""
+"""Every screen: its frame fits into 80 columns, no terminal size ends it, and it needs no colours."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_an_exam_has_no_variant(user: User, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.app(is_still=False)
 async def test_no_hint_is_recorded_that_the_page_would_not_show(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the machine is lost, the drill's page stays as it was."""
+    """After the machine is lost, the drill's page no longer changes."""
     asked: list[object] = []
     monkeypatch.setattr(Drills, "refresh", lambda _: None)
     monkeypatch.setattr(Drills, "perform", lambda _self, verb, *_: asked.append(verb))
@@ -127,7 +127,7 @@ async def test_what_opens_while_another_window_is_in_front_has_a_focus(user: Use
         assert screen.focused.id == focused
         await user.press("escape")
     async for mode_screen in each_screen(user):
-        # The Lab screen was open before.
+        # The Lab screen was already open.
         if user.app.current_mode not in ("lab", "stripe", "commands"):
             assert mode_screen.focused, user.app.current_mode
 
@@ -151,7 +151,7 @@ async def test_a_page_of_a_list_without_lines_is_nowhere(user: User) -> None:
 
 
 def colours(screen: Screen[object]) -> set[Color]:
-    """All that stand on the screen, without greys."""
+    """All colours on the screen except greys."""
     styles = [segment.style for strip in screen._compositor.render_strips() for segment in strip if segment.style]
     found = {colour for style in styles for colour in (style.color, style.bgcolor) if colour}
     return {colour for colour in found if len(set(colour.get_truecolor())) > 1}
@@ -160,7 +160,7 @@ def colours(screen: Screen[object]) -> set[Color]:
 @pytest.mark.slow
 @pytest.mark.app(shows="raid5-rebuilding", is_still=False)
 async def test_without_colours_every_state_still_has_a_sign(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``NO_COLOR`` (no-color.org)."""
+    """Uses ``NO_COLOR`` (no-color.org)."""
     async with start() as user:
         assert colours(user.screen)
     monkeypatch.setenv("NO_COLOR", "1")

@@ -1,4 +1,4 @@
-"""What a terminal sends, before anything parses it."""
+"""Input from a terminal before anything parses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START, END = "\x1b[200~", "\x1b[201~"
 
 
 def fed(*chunks: str, then_silence: float = 0.0) -> list[str | Pasted]:
-    """What comes of chunks that arrive in the same moment, joined where it is text, and of a silence after them."""
+    """What the gate passes on for chunks that arrive at once, with text joined, and for a silence after them."""
     gate = InputGate()
     items = [item for chunk in chunks for item in gate.feed(chunk, 0.0)]
     if then_silence:

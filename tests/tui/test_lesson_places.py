@@ -1,4 +1,4 @@
-"""An open lesson on every screen: beside it, in little room, without Unicode, in another language."""
+"""An open lesson on every screen: beside the screen, in little room, without Unicode, in another language."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_the_lesson_is_shown_beside_every_screen_from_the_first_frame(
     await begin(user, lesson)
     for entry in SCREENS:
         user.app.switch_mode(entry.mode)
-        # The first moment of a screen, and one more before its widgets are there.
+        # The first moment of a screen, and a second one before its widgets exist.
         user.app.show_now()
         user.app.show_now()
         if size[0] < getattr(user.screen, "LESSON_FROM_CELLS", 0):

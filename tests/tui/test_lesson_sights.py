@@ -1,4 +1,4 @@
-"""Wherever a lesson sends its student in the app, what it promises is in sight, at 80 and at 120 columns."""
+"""What a lesson refers to is visible on the screen to which it sends the student, at 80 and at 120 columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EARLY, LATE = "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 
 
 def steps_that_read(*kinds: type) -> list[tuple[str, str]]:
-    """Steps of the course with a number from such a source."""
+    """Steps of the course in which the student reads a number from one of these sources."""
     found = []
     for files in built_in_course().lessons:
         for step in files.ready().steps:
@@ -43,7 +43,7 @@ def steps_that_read(*kinds: type) -> list[tuple[str, str]]:
 
 
 def place_student(fake_lab: FakeLab, ready: ReadyLesson, step_id: str) -> None:
-    """A student who has predicted in this step, and has done all before it."""
+    """Store a student who has predicted in this step and has completed all steps before it."""
     steps = {}
     for step in ready.steps:
         answer = next(iter(step.ask.options)) if step.ask else ""
@@ -72,7 +72,7 @@ def keep_measured(fake_lab: FakeLab, ready: ReadyLesson, name: str) -> ResultRec
 
 
 async def shows_what_is_read(user: User, key: str, mode: str, wanted: list[str]) -> None:
-    """The lesson is open at its step, and this is in sight on the screen."""
+    """Require that the lesson is open at its step, and that these texts are visible on the screen."""
     await user.until(lambda: user.app.guide.view is not None, "the lesson is open")
     step = step_of(user)
     assert step.must_read_off, [check for check in step.checks if not check.is_passed]
@@ -107,7 +107,7 @@ async def test_the_figure_of_a_result_is_in_sight(
 
 
 def figures_in(record: ResultRecord, source: ResultFigure | ResultRatio) -> list[str]:
-    """The figures that the number is made of, as the table writes them."""
+    """The figures from which the number is computed, in the table's format."""
     found = []
     for choice in (source.of, source.to) if isinstance(source, ResultRatio) else (source.of,):
         reads = choice.find(record)[0].figures.reads

@@ -1,4 +1,4 @@
-"""Every command and action that a lesson names has its keys in the app."""
+"""Every command and action that a lesson mentions has a key in the app."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commands_of_the_course() -> set[str]:
 
 
 def keys_of(mode: str) -> set[str]:
-    """All keys that a screen knows."""
+    """All keys of a screen."""
     screen = make_screen(mode)
     made = [binding for kind in type(screen).__mro__ for binding in vars(kind).get("BINDINGS", ())]
     found = {key.strip() for binding in made if isinstance(binding, Binding) for key in binding.key.split(",")}
@@ -36,7 +36,7 @@ def keys_of(mode: str) -> set[str]:
 def test_every_command_of_the_course_has_a_place_in_the_app_and_a_key_there() -> None:
     for command in commands_of_the_course():
         screen, key = key_for(command)
-        # The command for fleets needs a terminal of its own.
+        # The command for fleets needs its own terminal.
         assert screen or command.split()[1] == "fleet", command
         if screen and key:
             entry = next(each for each in SCREENS if each.key == screen[0])

@@ -61,7 +61,7 @@ async def test_a_step_ends_with_an_explanation_and_f8_continues(user: User, less
     await user.read("f8")
     assert view_of(user).explanation is None
     user.sees("Step 2 of 2")
-    # The second step wants two members less.
+    # The second step requires two members less.
     user.fake_lab.show("raid5-broken")
     await user.look()
     await user.press("f8")
@@ -187,7 +187,7 @@ async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(user: U
     await user.read()
     listed = user.find(OptionList, "#drill-list")
     assert listed.highlighted == len(user.app.drills.items) - 2
-    # Nothing is made before it is begun there.
+    # The drill is set up only when it is started there.
     assert user.app.drills.view is None
     assert isinstance(user.screen, DrillsScreen)
 

@@ -28,9 +28,9 @@ pytestmark = pytest.mark.app(looks=0)
 
 
 class StandingLab(FakeLab):
-    """In virtual time: looks are asked for, and its clock goes on only by ``sleep``.
+    """A lab in virtual time: samples are requested one by one, and only ``sleep`` advances its clock.
 
-    While its ``machine.may_pass`` is cleared, time does not advance, as if the machine were busy.
+    While ``machine.may_pass`` is cleared, time does not advance, as if the machine were busy.
     """
 
     def __init__(self, state_folder: Path) -> None:
@@ -40,7 +40,7 @@ class StandingLab(FakeLab):
 
 
 class StandingMachine(TickingMachine):
-    """Its samples show the lab as it is."""
+    """A machine whose samples show the lab's current state."""
 
     def __init__(self, lab: StandingLab) -> None:
         super().__init__(facts=replace(FACTS, is_virtual_time=True))
@@ -66,7 +66,7 @@ class StandingMachine(TickingMachine):
 
 @pytest.fixture
 def fake_lab(tmp_path: Path, request: pytest.FixtureRequest) -> FakeLab:
-    """In virtual time, but for tests that are marked otherwise."""
+    """A lab in virtual time, except in tests whose names begin with ``test_in_real_time``."""
     is_real = request.node.name.startswith("test_in_real_time")
     return FakeLab(tmp_path / "state") if is_real else StandingLab(tmp_path / "state")
 
@@ -144,7 +144,7 @@ async def test_the_clock_advances_where_nothing_else_changes(user: User) -> None
     await paced(user, "1x")
     assert user.lab.snapshot is not None
     newest, second = user.lab.snapshot, int(user.lab.snapshot.time_seconds)
-    # After a step, say, one look shows what it has come to, and no other follows.
+    # A single sample shows the result, for example of a step, and no other sample follows.
     for seconds, is_dull in ((0.2, False), (0.3, True), (0.9, True), (1.0, False), (3601.0, False), (3601.5, True)):
         user.app.on_lab_message(SnapshotTaken(replace(newest, time_seconds=second + 10 + seconds)))
         assert user.lab.is_dull is is_dull, seconds

@@ -1,7 +1,7 @@
-"""Every screen looks as it did when a person last looked at it.
+"""Every screen looks as it did when a person last checked it.
 
-After a wanted change: ``pytest tests/tui/test_pictures.py --snapshot-update``, then look at the changed files under
-``__snapshots__`` with a browser before they are committed. A new screen adds a row to PICTURES.
+After an intended change, run ``pytest tests/tui/test_pictures.py --snapshot-update``, then check the changed files in
+``__snapshots__`` with a browser before you commit them. For a new screen, add a row to PICTURES.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ IN_LIGHT = (
     "lab-rebuilding", "lab-lost", "plan-danger", "commands", "build-volume", "fleet", "results-compared", "welcome",
     "lesson", "lesson-why",
 )  # fmt: skip
-"""Pictures that are compared in the light theme too. Between them they have most kinds of widgets and states."""
+"""Pictures that are also compared in the light theme. Together they contain most kinds of widgets and states."""
 _BUSY_BYTES = 3 << 20
 _MOST_TRIES, _STILL_SECONDS = 20, 0.05
 
 
 async def nothing(user: User) -> None:
-    """The lab as it was looked at."""
+    """Leave the lab as it is."""
 
 
 async def new_raid5(user: User) -> None:
-    """An array that has just been made, and has worked for a while."""
+    """An array that was just created and has been busy for a while."""
     user.fake_lab.show("raid5")
     await user.look(30)
 
@@ -75,14 +75,14 @@ async def typed(user: User) -> None:
 
 
 async def load_measured(user: User) -> None:
-    """A load that has ended, beside what theory said, and one before it."""
+    """A load that has ended, shown with its prediction, after an earlier load."""
     for iops in (415.0, 470.0):
         await with_load(user, Forecast(480.0, "4 members of 120 reads per second each"))
         await post(user, LoadEnded(measured(iops)))
 
 
 async def experiment_runs(user: User) -> None:
-    """An experiment half-way."""
+    """An experiment that is half finished."""
     user.lab.background = "antioquia-quick"
     progress = RunProgress("RAID 5: Random reads, 4 KiB, repeat 2 of 3", 0.4, 330.0, 12, 30)
     user.app.experiments.view = ExperimentView("antioquia-quick", progress)
@@ -90,21 +90,21 @@ async def experiment_runs(user: User) -> None:
 
 
 async def two_results(user: User) -> None:
-    """Two results, the newer one shown."""
+    """Two stored results; the newer one is shown."""
     keep(ResultStore(user.fake_lab.host.state.results), result(1, [value * 2 for value in STEADY]), result(2))
     await user.press("f5")
     await user.idle()
 
 
 async def compared(user: User) -> None:
-    """The older result beside the newer one."""
+    """The older result compared with the newer one."""
     await two_results(user)
     await user.press("m", "down")
     await user.see("FASTER")
 
 
 async def course(user: User) -> None:
-    """The course before the first lesson, or the drills before the first."""
+    """The list of lessons before the first one was done; the same for drills."""
     await user.until(lambda: user.app.guide.course and user.app.drills.items, "the course is read")
 
 
@@ -113,7 +113,7 @@ async def drills(user: User) -> None:
 
 
 def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
-    """A lesson that has begun, an array, and these keys; taken when the text ``shown`` stands there."""
+    """A lesson that was begun, an array, and these keys. Taken when the text ``shown`` is on the screen."""
 
     async def prepare(user: User) -> None:
         await begin(user, lesson)
@@ -128,26 +128,26 @@ def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
 
 
 async def unequal_disks(user: User) -> None:
-    """AdaptRaid5 of a small and four large disks, on the Build screen."""
+    """AdaptRaid5 on a small and four large disks, on the Build screen."""
     user.lab.disks = UNEQUAL
     user.at(BuildScreen)._take(Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5])))
 
 
 async def volume_rebuilding(user: User) -> None:
-    """A volume whose third disk failed and is being filled, in the second of its arrays."""
+    """A volume whose third disk failed and is being rebuilt, in the second of its arrays."""
     user.lab.disks = UNEQUAL
     show_rebuild(user.app)
 
 
 async def fleet_turned(user: User) -> None:
-    """A fleet that is scrubbed every two weeks, and was not scrubbed before."""
+    """A fleet that is now scrubbed every two weeks and was not scrubbed before."""
     await user.press(*["minus"] * 7, "z", *["minus"] * 7, "down", "right", "left", *["plus"] * 5)
     await all_known(user)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One state of the app: an array that has worked for a while or none, what else has to happen, and keys."""
+    """One state of the app: an array that has been busy for a while or none, a preparation, and keys."""
 
     name: str
     prepare: Prepare = nothing
@@ -157,8 +157,8 @@ class Picture:
     keys: tuple[str, ...] = ()
     was_welcomed: bool = True
     is_resized: bool = True
-    """The larger picture is taken after the terminal was resized, not in an app of its own: a list that was scrolled
-    to its selection would look different."""
+    """Whether the larger picture is taken after a resize of the terminal instead of in its own app. False where a list
+    was scrolled to its selection, which would look different."""
 
 
 PICTURES = (
@@ -230,11 +230,11 @@ async def test_it_looks_as_it_did(
 
 
 async def settled(user: User) -> str:
-    """The picture once it no longer changes: the footer is composed anew after everything else."""
+    """Return the picture once it no longer changes. The footer is composed after everything else."""
     before: object = None
     for _ in range(_MOST_TRIES):
         await user.pilot.pause(_STILL_SECONDS)
-        # To make a picture takes many times as long.
+        # Comparing strips is many times faster than making a picture.
         now = user.screen._compositor.render_strips()
         if now == before and not is_parsing(user.app):
             picture: str = normalize_svg(user.app.export_screenshot(title="raidlab"))

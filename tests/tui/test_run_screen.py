@@ -34,7 +34,7 @@ def array() -> ArrayStatus:
 
 
 def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -> Measured:
-    """Reads of 4 KiB."""
+    """The outcome of a load that read blocks of 4 KiB."""
     reads = replace(direction(iops, seconds=seconds, p99=0.0014), p50_seconds=0.00018, max_seconds=0.02)
     figures = JobFigures(
         job_name="load", reads=reads, fio_user_cpu_percent=1.0, fio_system_cpu_percent=2.0, interrupted=interrupted
@@ -48,7 +48,7 @@ async def with_array(user: User) -> None:
 
 
 async def with_load(user: User, forecast: Forecast | None = None) -> None:
-    """``rand-read-4k`` has run for 10 of 30 seconds on an array."""
+    """Show a load ``rand-read-4k`` that has run for 10 of 30 seconds on an array."""
     await with_array(user)
     user.lab.load = LoadView("rand-read-4k", "md0", 30.0, phase=LoadPhase.RUNNING.value, forecast=forecast)
     await user.show()

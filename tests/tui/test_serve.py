@@ -1,4 +1,4 @@
-"""``raidlab serve``: a real server on loopback, a real app behind it, and who gets to see it."""
+"""``raidlab serve``: a real server on loopback with a real app, and who has access to it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
         yield address, started
     finally:
         await runner.cleanup()
-        # textual-serve lets go of an app's transport without closing it: the warning would come up in some later test.
+        # textual-serve drops an app's transport without closing it. The warning would appear in a later test.
         for left in gc.get_objects():
             if issubclass(type(left), BaseSubprocessTransport):
                 left.close()
@@ -126,7 +126,7 @@ def test_each_tab_runs_the_app_on_the_chosen_machine() -> None:
 
 
 def test_the_unaltered_page_of_textual_serve_does_name_one() -> None:
-    """Otherwise nothing would have to be taken out of it any more."""
+    """Otherwise own_page would no longer have to remove anything from the page."""
     page = (Path(find_spec("textual_serve").origin).parent / "templates/app_index.html").read_text()  # type: ignore[union-attr, arg-type]
     assert "fonts.googleapis.com" in page
     assert "fonts.googleapis.com" not in serve.own_page(page, "http://127.0.0.1:1")

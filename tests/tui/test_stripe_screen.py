@@ -1,4 +1,4 @@
-"""The Stripe screen on a made-up array, by keys alone."""
+"""The Stripe screen on a synthetic array, used with keys alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.app(mode="stripe")
 
 @pytest.fixture
 def members(fake_lab: FakeLab) -> Members:
-    """A RAID 6 of five in chunks of 4 KiB on the fake lab; what its members hold."""
+    """The members of a RAID 6 of five with chunks of 4 KiB on the fake lab, and their content."""
     fake_lab.show("raid6")
     machine = fake_lab.machine
     _, made, held = parity_array("raid6", 5)
@@ -33,7 +33,7 @@ def members(fake_lab: FakeLab) -> Members:
 
 
 async def settle(user: User, *keys: str) -> None:
-    """Press keys, let the lab look, the stripe be read, and all of it be shown."""
+    """Press keys, take a sample, and wait until the stripe is read and everything is shown."""
     await user.press(*keys)
     await user.look()
     await user.idle()
@@ -49,7 +49,7 @@ async def test_stored_parity_is_shown_beside_computed_parity(
     assert "Stripe 0 of 16: blocks 0 to 2 of md0: raid6" in text
     assert "AGREES" in text
     assert ("P computed" if size[0] > 100 else "P=") in text
-    # Of the first data chunk, and what is under it.
+    # The beginning of the first data chunk, and of the chunk below it.
     assert "00 01" in text
 
 

@@ -1,4 +1,4 @@
-"""Sweeps on the Run screen: planned, run, ended, watched, and told when they are over."""
+"""Sweeps on the Run screen: planned, run, stopped, watched, and reported when they are over."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def select(user: User) -> None:
 
 
 class Desk:
-    """In place of the part's desk: works until somebody lets it, as long as nobody ends it."""
+    """Replaces the plugin's desk: a run lasts until ``may_end`` is set, unless it is cancelled."""
 
     def __init__(self) -> None:
         self.there = 0

@@ -1,6 +1,6 @@
-"""The app in a real terminal: however it ends the terminal is as it was, and it ends when the terminal goes away.
+"""The app in a real terminal: it restores the terminal however it ends, and it ends when the terminal goes away.
 
-The lab is a fake one; with a machine open: tests/kernel/test_hangup.py.
+The lab is a fake. tests/kernel/test_hangup.py tests the app with an open machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 LOST_SECONDS = 5.0
 TERM_SECONDS = 2.0
 BUSY_SECONDS = 60.0
-"""On top of what is promised: other tests want the processors too."""
+"""Added to the promised times, since other tests need the processors too."""
 CHILD = """
 import contextlib, functools, pathlib, sys, threading
 from lab.host import signals
@@ -53,19 +53,19 @@ READY = {"app": b"disk09", "text": b"The machine uml: is running."}
 
 
 class AppWindow(Window):
-    """A window whose program may have a parent in it, such as make."""
+    """A window whose app may be a child of another program, such as make."""
 
     def __init__(self, argv: list[str], state: Path) -> None:
         super().__init__(argv, state)
         self.state = state
 
     def quiet(self, seconds: float) -> None:
-        """Read until nothing has been painted for so long."""
+        """Read until nothing was painted for this many seconds."""
         while select.select([self.ours], [], [], seconds)[0]:
             self.take(0)
 
     def apps(self) -> list[int]:
-        """The processes that work on this state, whatever their parents are."""
+        """The processes that use this state, whatever their parents are."""
         word = str(self.state).encode()
         return [
             int(entry.name)
@@ -97,7 +97,7 @@ def ended_within(window: AppWindow, seconds: float) -> bool:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., AppWindow]]:
-    """Opens a window with the app, or the text mode, and waits until it shows the lab."""
+    """Open a window with the app or the text mode, and wait until it shows the lab."""
     windows: list[AppWindow] = []
 
     def open_one(
@@ -129,7 +129,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., AppWindow]]:
         window.kill()
 
 
-# Port 9 of this computer answers nobody: the machine does not start, the app does.
+# Nobody answers on port 9 of this computer: the machine does not start, but the app does.
 COMMAND = """
 from lab.cli.main import run; import sys
 from tui.app import RaidlabApp
@@ -146,7 +146,7 @@ LEAVE, THEME = b"\x11", b"\x14"
         ("0", signal.SIGTERM, b"", False),
         ("0", signal.SIGHUP, b"", False),
         ("self.call_later(lambda: 1 / 0)", THEME, b"ZeroDivisionError", False),
-        # The app shows a defect of a key's action and goes on.
+        # The app shows the defect in a key's action and continues.
         ("1 / 0", THEME, b"this should not happen", True),
     ],
     ids=["left", "SIGTERM", "SIGHUP", "crash", "bug of a key"],
@@ -162,7 +162,7 @@ def test_however_it_ends_the_terminal_is_as_it_was(
     window.shows(says)
     if ends == THEME and ends_well:
         window.type(LEAVE)
-    # Its terminal is closed a moment before it has ended.
+    # The terminal is restored shortly before the process ends.
     assert (window.end() == 0) == ends_well
     window.assert_restored()
 
@@ -213,13 +213,13 @@ def test_whatever_it_is_at_it_ends(opened: Callable[..., AppWindow], trouble: st
         assert ended_within(window, LOST_SECONDS)
         return
     window.process.terminate()
-    # As a terminal does: one that does not read has no room for what gives it back.
+    # Read as a terminal does: without a reader there would be no room for the output that restores the terminal.
     window.read(TERM_SECONDS + BUSY_SECONDS, lambda: window.process.poll() is not None)
     assert ended_within(window, TERM_SECONDS)
     assert window.process.wait() == 128 + signal.SIGTERM
     window.read_rest()
     if b"\x1b[?1049h" in window.output:
-        # The terminal is given back by force as well.
+        # The terminal is restored even if the app is ended by force.
         assert window.output.rfind(b"\x1b[?1049l") > window.output.rfind(b"\x1b[?1049h")
 
 
@@ -227,7 +227,7 @@ def test_whatever_it_is_at_it_ends(opened: Callable[..., AppWindow], trouble: st
 def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., AppWindow], mode: str) -> None:
     window = opened(mode)
     for _ in range(3000):
-        # Each key repaints, or prints the help; nothing of it is read.
+        # Each key repaints the screen or prints the help, and nothing of that is read.
         if not select.select([], [window.ours], [], 0.2)[1]:
             break
         window.type(THEME if mode == "app" else b"help\n")
@@ -278,7 +278,7 @@ PASTES = {
 
 
 def flood(window: AppWindow, data: bytes) -> None:
-    """Write it all, and read what is painted meanwhile."""
+    """Write all data, and read the output meanwhile."""
     os.set_blocking(window.ours, False)
     end = time.monotonic() + PATIENCE_SECONDS
     while data and time.monotonic() < end:
@@ -295,7 +295,7 @@ def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., App
     window = opened()
     before = _resident_bytes(window.process.pid)
     flood(window, PASTES[paste])
-    # Longer than a paste without an end is waited for.
+    # Longer than the app waits for the end of a paste.
     window.read(1.5)
     window.output = b""
     window.type(b"9")
@@ -309,7 +309,7 @@ def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., App
 def test_an_unrequested_size_report_is_ignored(opened: Callable[..., AppWindow], reports_sizes: bool) -> None:
     window = opened()
     if reports_sizes:
-        # What a terminal says that reports its size in band (DEC private mode 2048): it does, and is enabled.
+        # A terminal that reports its size in band (DEC private mode 2048) says that it can, and that this is enabled.
         window.type(b"\x1b[?2048;1$y")
     window.type(b"\x1b[48;90;200;0;0t")
     window.read(1.5)

@@ -1,4 +1,4 @@
-"""The text mode: everything in lines, done with the same keys."""
+"""The text mode: everything is printed as lines, and works with the same keys."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ NEEDING_MACHINE = {
     "findings": "run",
     "lesson": "answer check do measure reset start verify",
 }
-"""Commands that open the machine, or run beside it only on some targets; and six more, which have no subcommands."""
+"""Commands that open the machine, or start one on some targets only. Six more have no subcommands (see below)."""
 
 
 def commands_of(app: App) -> Iterator[str]:
-    """All commands of raidlab that have no subcommands."""
+    """All commands of raidlab, without those that only have subcommands."""
     for name in app:
         if not name.startswith("-"):
             below = [f"{name} {each}" for each in commands_of(app[name])]
@@ -171,7 +171,7 @@ def test_the_machine_is_known_to_be_needed_or_not_for_every_command() -> None:
     needing = {f"{group} {name}" for group, names in NEEDING_MACHINE.items() for name in names.split()}
     needing |= {"exec", "load", "md-tests", "run", "shell", "watch"}
     known = set(commands_of(make_app()))
-    # A new command belongs into NEEDING_MACHINE here, or into _WITHOUT_MACHINE in tui/text.py.
+    # A new command belongs in NEEDING_MACHINE here or in _WITHOUT_MACHINE in tui/text.py.
     assert {line for line in known if needs_machine([*line.split(), "x"])} == needing
     assert {word for word in _WITHOUT_MACHINE if not any(f"{line} ".startswith(f"{word} ") for line in known)} == set()
 
@@ -317,7 +317,7 @@ def test_an_open_drill_continues_and_its_commands_work_with_or_without_prefix(ta
     assert "The file server was moved to another room." in heard
     assert "Hint 1 of 4." in heard
     assert "committed              not yet\nwritten before commit  nothing\n" in heard
-    # The lab was never closed for any of it.
+    # The lab was not closed for any of this.
     assert fake_lab.opened == 1
 
 
@@ -369,7 +369,7 @@ def test_the_debriefing_is_printed_without_markup(talk: Talk, fake_lab: FakeLab)
     heard = talk.ask("raidlab drill debrief latest", "from the others.")
     assert "Members dropped out: partly lost\n" in heard
     assert "data saved: 62.5 %" in heard
-    # Each disk's strip stands on a line of its own.
+    # Each disk's strip is on its own line.
     strips = [line.split() for line in heard.splitlines() if re.match(r" *disk.* differ$", line)]
     assert [(words[0], *words[2:]) for words in strips] == [
         ("disk01", "4", "KiB", "differ"),

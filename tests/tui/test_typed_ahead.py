@@ -1,4 +1,4 @@
-"""Keys that come in one packet do what they do one at a time: to the same disk, in the same dialog."""
+"""Keys that arrive in one packet have the same effect as single keys: on the same disk, in the same dialog."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ACTIONS = ("f", "x", "p", "e", "z", "delete", "a", "enter", "w", "t", "s")
 
 
 async def typed(user: User, *keys: str) -> None:
-    """All of these keys in one packet: the app does nothing in between. Waits until they are handled."""
+    """Send these keys in one packet, so that the app does nothing in between, and wait until they are handled."""
     for key in keys:
         user.app.post_message(events.Key(key, key if len(key) == 1 else None))
     arrived: list[bool] = []
-    # Behind the keys in the app's own queue.
+    # Queued behind the keys in the app's own queue.
     user.app.call_later(arrived.append, True)
     await user.until(lambda: arrived and not user.app.is_handling_input, "the input is handled")
 
 
 def in_front(app: RaidlabApp) -> tuple[object, ...]:
-    """What is in front, and what it is about."""
+    """The screen in front and its subject."""
     screen = app.screen
     if isinstance(screen, PlanScreen):
         return "plan", screen.plan.title, screen.plan.lines()
@@ -86,7 +86,7 @@ async def test_a_click_and_f_in_one_packet_fail_the_disk_that_was_clicked(user: 
 
 async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneath(user: User) -> None:
     holds = threading.Event()
-    # The lab's thread is busy: the plan has to wait for its turn.
+    # The lab's thread is busy, so the plan has to wait.
     user.app.look_up(lambda _: holds.wait(10))
     await typed(user, "f", "enter", "2", "down", "r")
     assert user.at(PlanScreen).plan_run is None
@@ -129,12 +129,12 @@ async def test_keys_typed_after_the_key_of_a_dialog_go_to_the_dialog(user: User)
 async def test_a_key_meant_for_an_array_that_no_longer_exists_is_ignored(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A redraw that is still due would show what is there.
+    # A pending redraw would show the current state.
     monkeypatch.setattr(RaidlabApp, "show_soon", lambda _: None)
     async with start() as user:
         await user.idle()
         screen = user.screen
-        # As if md0 had taken the place of an array that was shown until now.
+        # As if md0 had just replaced an array that is still shown.
         screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]
         await typed(user, "delete")
         await user.idle()

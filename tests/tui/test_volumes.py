@@ -1,4 +1,4 @@
-"""Volumes of unequal disks on the screens: what they are called, what can be done to them, what is said next."""
+"""Volumes of unequal disks on the screens: their names, their actions, and the next steps that the app suggests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNEQUAL = file_disks(SMALL, *[LARGE] * 5)
 SPEC = VolumeSpec(UNEQUAL[:5])
 """A small and four large disks; the last large one stays free."""
 FILLED = 2
-"""The disk that fails and is rebuilt, by its number in the volume."""
+"""The number in the volume of the disk that fails and is rebuilt."""
 
 
 def volume(**how: object) -> VolumeArray:
@@ -46,7 +46,7 @@ def look_at(app: RaidlabApp, volumes: Iterable[VolumeArray], seconds: float = 0.
 
 
 def show_rebuild(app: RaidlabApp) -> None:
-    """A whole volume; then a disk fails, one of its arrays is rebuilt, and the next one is being rebuilt."""
+    """A complete volume; then a disk fails, one of its arrays is rebuilt, and the next one is being rebuilt."""
     own = volume().disks[FILLED].windows
     look_at(app, [volume()])
     look_at(app, [volume(failed=[FILLED])], 10)
@@ -57,7 +57,7 @@ def show_rebuild(app: RaidlabApp) -> None:
 
 @pytest.fixture
 async def app(user: User) -> RaidlabApp:
-    """It has seen the volume, whole."""
+    """The app after it has seen the complete volume."""
     user.lab.disks = UNEQUAL
     look_at(user.app, [volume()])
     return user.app
@@ -145,7 +145,7 @@ async def test_the_build_screen_follows_unequal_disks(user: User) -> None:
     await user.idle()
     assert "have the same size, so this is a plain RAID 5" in user.words
     assert "disks add --kind file --count 2 --size 1000M" in user.words
-    # As somebody who has chosen them: the screen proposes none any longer.
+    # As if the user had chosen the disks: the screen then no longer proposes any.
     screen._has_chosen = True
     screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02")))
     await user.idle()

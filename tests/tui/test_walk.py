@@ -1,4 +1,4 @@
-"""Walks through the whole app: no key without id, tooltip and help, and nothing that the command line cannot do."""
+"""Walks through the whole app: every key has an id, tooltip and help, and the command line can do what the app can."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BINDINGS: list[tuple[type[DOMNode], Binding]] = list(own_bindings(CLASSES))
 
 
 def test_every_binding_has_an_id_a_name_and_a_tooltip() -> None:
-    """A keymap names it by its id; F1 and the palette show the rest."""
+    """A keymap refers to a key by its id; F1 and the palette show the rest."""
     assert [each for _, each in BINDINGS if not (each.id and each.description and each.tooltip)] == []
 
 
@@ -75,7 +75,7 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User) 
     known = known_ids()
     async for screen in each_screen(user):
         if user.app.current_mode == "commands":
-            # In the terminal, F1 goes to the program that runs there.
+            # In the terminal, F1 is passed to the program that runs there.
             await user.press("f12")
         live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
         own = {binding.id for _, binding in own_bindings([type(screen)])}
@@ -85,7 +85,7 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User) 
         assert len(palette) == len(set(palette))
         for binding_id, active in live.items():
             assert binding_id in table
-            # This machine runs in real time.
+            # The machine runs in real time, so keys for its clock have no effect.
             is_idle = binding_id.startswith(CLOCK_IDS)
             if active.enabled and binding_id != "app.palette" and not is_idle:
                 assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
@@ -101,7 +101,7 @@ async def test_whatever_can_have_the_focus_can_be_explained(user: User) -> None:
 
 
 def explained(app: RaidlabApp, widget: Widget) -> bool:
-    """By a tooltip, by keys of its own that F1 lists, or by the title of its frame and the screen's help."""
+    """Whether a tooltip, keys of its own that F1 lists, or its frame's title and the screen's help explain a widget."""
     has_keys = any(True for _, binding in own_bindings([type(widget)]) if binding.tooltip)
     is_of_screen = bool(widget.border_title) or type(widget) is VerticalScroll
     return bool(widget.tooltip or has_keys or (is_of_screen and getattr(app.screen, "HELP", "")))

@@ -24,7 +24,7 @@ Found = TypeVar("Found", bound=Widget)
 
 
 async def reached(is_reached: Callable[[], object], what: str) -> None:
-    """Wait until a condition holds that the app's threads change."""
+    """Wait until a condition holds that threads of the app change."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_reached():
         assert time.monotonic() < deadline, f"never: {what}"
@@ -39,7 +39,7 @@ def flat(text: str) -> str:
 def is_parsing(app: RaidlabApp) -> bool:
     """Whether a text in Markdown is still being parsed."""
     texts = app.screen.query(Markdown)
-    # The app's own workers wait for the user.
+    # The app's own workers wait for input from the user.
     workers = [work for work in app.workers if work.node is not app]
     return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in workers)
 
@@ -123,7 +123,7 @@ class User:
         await self.show()
 
     async def until(self, is_reached: Callable[[], object], what: str) -> None:
-        """Wait until a condition holds that the app's threads change, and until the screen shows it."""
+        """Wait until a condition holds that threads of the app change, and until the screen shows the result."""
         await reached(is_reached, what)
         await self.show()
 
@@ -145,7 +145,7 @@ class User:
         return self.lab.snapshot is not None and self.lab.snapshot.time_seconds >= self.fake_lab.seconds
 
     async def read(self, *keys: str) -> None:
-        """Press keys, and wait until texts in Markdown are shown too: a thread parses them."""
+        """Press keys, and wait until Markdown texts are shown too, which a thread parses."""
         await self.press(*keys)
         await self.until(lambda: not is_parsing(self.app), "the texts are parsed")
 
@@ -155,11 +155,11 @@ class User:
         self.app.look_up(lambda _: None, on_done=done.append, on_error=done.append)
         await self.until(lambda: bool(done), "the queue is empty")
         if isinstance(screen := self.screen, PlanScreen):
-            # A plan can be confirmed only when it is shown; a plan that cannot be made is never shown.
+            # A plan can be confirmed only once it is shown. A plan that cannot be made is never shown.
             await self.until(lambda: screen.is_shown or not screen.is_attached, "the plan is on the screen")
 
     async def lose(self, hint: str = "see its console log") -> None:
-        """The machine is lost."""
+        """Lose the machine, and wait until the app has noticed."""
         self.fake_lab.lose(hint)
         await self.until(lambda: self.lab.phase is MachinePhase.LOST, "the machine is lost")
 

@@ -17,7 +17,7 @@ _figures: dict[str, float] = {}
 
 @dataclass(slots=True)
 class VirtualLab:
-    """The machine that the tests share, and what its first start said."""
+    """The machine that the tests share, and what its first start printed."""
 
     computer: Computer
     first_up: Done

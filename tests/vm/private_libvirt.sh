@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# libvirt of its own, without systemd, for as long as standard input stays open. Nobody outside sees it, or is seen by it.
+# A private libvirt without systemd, for as long as standard input stays open. It and the outside cannot see each other.
 # Usage, as root: unshare --net --mount --pid --fork --kill-child --mount-proc private_libvirt.sh FOLDER
 # Prints "ready". Its end takes every process of the namespaces with it: libvirt's, QEMU's and what was started beside them.
 set -euo pipefail
 
 readonly folder="${1:?a folder for the state of libvirt}"
 
-# Folders that the daemons write in are compiled in: others are laid over them.
+# The folders that the daemons write to are compiled in, so others are mounted over them.
 cover() {
   local place="$1" instead="$folder$1"
   mkdir -p "$place" "$instead"
@@ -28,7 +28,7 @@ main() {
     mkdir -p "$place"
     mount -t tmpfs -o mode=755 private "$place"
   done
-  # A private network needs no name server of the outside; slirp4netns offers one at this address.
+  # A private network needs no name server outside; slirp4netns offers one at this address.
   printf 'nameserver 10.77.0.3\n' >"$folder/resolv.conf"
   mount --bind "$folder/resolv.conf" /etc/resolv.conf
   # libvirt's own default network is for users.

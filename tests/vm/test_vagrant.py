@@ -32,7 +32,7 @@ MD_DEFAULT = 200_000
 
 
 class Terminal(Window):
-    """What has been shown since the last keys is ``seen``, with the signs that place and colour it taken out."""
+    """``seen`` is what has been shown since the last keys, without escape sequences."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         super().__init__(argv, rows=36, environment=environment)
@@ -108,7 +108,7 @@ def test_a_power_cut_in_a_bake_leaves_nothing_that_passes_for_a_box(computer: Co
             lambda: "its kernel has not started",
         )
     assert computer.run("packer/bake.sh", "--status", IMAGE).text == "missing\n"
-    # What the next bake has to deal with; the first test after this one sees that it does.
+    # What the next bake has to deal with; the first test after this one checks that it does.
     assert list(output.glob(".bake-*/machine/lab.qcow2"))
 
 
@@ -150,7 +150,7 @@ def test_a_student_logs_in_sees_the_commands_and_opens_the_app(lab: VirtualLab) 
         screen.send("raidlab\r")
         screen.wait_for("Welcome to raidlab", "disk01", "disk09", seconds=300)
         screen.send("\x1b")
-        # Behind the welcome before.
+        # The screen behind the welcome.
         screen.wait_for("9 of 9 free")
         screen.send("q")
         screen.wait_for("vagrant@raidlab")
@@ -170,7 +170,7 @@ def test_the_well_known_key_is_removed_and_passwords_are_refused(lab: VirtualLab
     options += ["-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-i", str(copy)]
     with_key = lab.computer.run("ssh", *options, f"vagrant@{address}", check=False)
     assert with_key.status == 255
-    # The server names what it would take: nothing but keys.
+    # The server names what it accepts: only keys.
     assert "Permission denied (publickey)" in with_key.text
 
 
@@ -201,7 +201,7 @@ def test_nothing_listens_but_sshd(lab: VirtualLab) -> None:
 
 def test_raid_1_and_5_keep_the_data_through_failure_and_rebuild_under_load(lab: VirtualLab) -> None:
     lab.computer.run("vagrant", "upload", str(EXPERIMENT), "/tmp/small.toml")
-    # A third of a member for each second that has begun: on fast disks too a rebuild is there to be sampled.
+    # At a third of a member per second, a rebuild can be sampled even on fast disks.
     lab.computer.ssh(f"sudo modprobe md_mod && echo {100 * KIB // 3} | sudo tee {SPEED_LIMIT}")
     begin = time.monotonic()
     record = inside(lab, "run", "/tmp/small.toml", timeout=900)
@@ -350,7 +350,7 @@ def test_a_power_cut_in_a_rebuild_is_survived(lab: VirtualLab) -> None:
 def test_destroy_leaves_no_disk_and_the_results(lab: VirtualLab) -> None:
     computer = lab.computer
     assert len([name for name in computer.volumes() if name.endswith(".qcow2")]) == 9
-    # Other settings than those that it was made with.
+    # Settings that differ from those with which it was made.
     lab.timed("vagrant destroy", "vagrant", "destroy", "-f", RAIDLAB_DISKS="2")
     assert computer.domains() == []
     left = computer.volumes()
@@ -366,12 +366,12 @@ def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab, *, 
     computer = lab.computer
     computer.run("vagrant", "destroy", "-f")
     base = set(computer.volumes_folder.iterdir())
-    # In the moment in which disks are made and no machine has them yet.
+    # At the moment when disks exist and no machine has them yet.
     with computer.killed_after("vagrant", "up"):
         wait_until(lambda: len(set(computer.volumes_folder.iterdir()) - base) >= 2, 600, lambda: "no disks are made")
     (system,) = [name for name in computer.volumes() if name.endswith("raidlab.img")]
     # The kill may also come a moment later: the machine is defined, without a network interface yet, and Vagrant has
-    # noted it or not. If libvirt refuses the definition here it has one, for it ends what was asked of it before.
+    # noted it or not. If libvirt refuses the definition here, it has one already: it completes earlier requests first.
     machine = system.removesuffix(".img")
     definition = computer.folder / "defined.xml"
     definition.write_text(

@@ -51,7 +51,7 @@ def shown(
 
 
 def assert_bears(widget: Widget, *sizes: tuple[int, int], glyphs: Glyphs = UNICODE) -> None:
-    """The widget can be painted in each of these sizes."""
+    """Require that the widget can be painted at each of these sizes."""
 
     async def act(pilot: Pilot[None]) -> None:
         for columns, rows in sizes:

@@ -24,10 +24,10 @@ def text(plan: Plan, done: int | None = None, failed: str = "", width: int = 70)
 
 @pytest.mark.parametrize("width", [30, 50, 200])
 def test_the_command_as_shown_can_be_typed(width: int) -> None:
-    """Taken off the screen with its line ends it is the same command."""
+    """Copied from the screen with its line ends, it is the same command."""
     lines = [line[3:] for line in text(CREATE, width=width)]
     start = next(index for index, line in enumerate(lines) if line.startswith("# "))
-    # A shell takes away a backslash with the line end behind it; shlex does not.
+    # A shell removes a backslash together with the newline behind it, which shlex does not do.
     typed = "\n".join(line[2:] for line in lines[start:]).replace("\\\n", "")
     assert tuple(shlex.split(typed)) == CREATE.steps[0].argv
 
@@ -52,7 +52,7 @@ def test_the_same_step_for_many_disks_is_shown_once() -> None:
 
 
 def test_erasing_superblocks_is_a_warning_without_data_loss() -> None:
-    """An array that ends keeps what is on its members: that is a warning, and no word of lost data."""
+    """An array that is destroyed leaves the data on its members: the plan must warn, but not mention lost data."""
     lines = text(operations.zero_superblocks(("/dev/ubda",)))
     assert lines[0].startswith(" ▲ ")
     assert not any("lost" in line for line in lines)

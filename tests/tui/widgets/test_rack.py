@@ -32,7 +32,7 @@ def press(*keys: str) -> Act:
 
 
 LOW, HIGH = 12, 200
-"""Rows of a terminal in which disks are shown as lines, and as cards."""
+"""Rows of a terminal in which disks are shown as lines or as cards."""
 
 
 @pytest.mark.parametrize("rows", [LOW, HIGH])
@@ -103,7 +103,7 @@ def test_a_click_between_two_cards_selects_nothing() -> None:
     rack = rack_of(DISKS, toggles=True)
 
     async def click(pilot: Pilot[None]) -> None:
-        # Five cards in 120 cells: 23 each and a gap of one.
+        # Five cards in 120 columns: 23 columns each, with a gap of one.
         await pilot.click(Rack, offset=(23, 2))
 
     shown(rack, (120, 40), click)

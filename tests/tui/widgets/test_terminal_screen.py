@@ -1,4 +1,4 @@
-"""What programs print as a screen: recorded output of real ones beside tmux's screen of it, and hostile output."""
+"""A screen computed from program output: recorded output compared with tmux's screen of it, and hostile output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_programs_look_as_in_tmux(program: str) -> None:
     data = (RECORDED / f"{program}.output").read_bytes()
     wanted = (RECORDED / f"{program}.screen").read_text().splitlines()
     assert shown(data) == wanted + [""] * (12 - len(wanted))
-    # Wherever a piece ends.
+    # The pieces may end anywhere.
     piecewise = TerminalScreen(80, 12)
     for at in range(len(data)):
         piecewise.feed(data[at : at + 1])
@@ -69,7 +69,7 @@ def test_scrolled_lines_are_stored_up_to_a_limit() -> None:
     assert len(screen.scrolled) == MOST_LINES
     assert screen.scrolled_count == MOST_LINES + 97
     assert screen.scrolled[-1][0][0] == f"line {MOST_LINES + 96}"
-    # Where only a part of the screen moves, nothing has gone by.
+    # If only part of the screen scrolls, no line is stored.
     before = screen.scrolled_count
     screen.feed(b"\x1b[2;4r\x1b[4;1H\n\n\n")
     assert screen.scrolled_count == before
@@ -115,7 +115,7 @@ def test_control_sequences_are_not_shown_and_change_nothing(hostile: bytes) -> N
     screen = TerminalScreen(20, 3, answers.append)
     screen.feed(b"before " + hostile + b"after")
     letters = "".join(text_of(screen))
-    # The letters of a C1 string stand there as letters: UTF-8 terminals differ, and they do no harm.
+    # The letters of a C1 string may be shown: UTF-8 terminals differ in this, and letters do no harm.
     assert letters.startswith("before ")
     assert letters.endswith("after")
     assert letters.isprintable()
@@ -139,7 +139,7 @@ def test_a_string_without_end_is_not_waited_for() -> None:
 
 
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of what is not shown but changes how other things are: controls, formats, ends of lines."""
+"""Categories of invisible characters that change how others are shown: controls, formats, line ends."""
 
 PIECES = st.one_of(
     st.binary(max_size=30),

@@ -125,8 +125,8 @@ def test_a_redraw_is_cheap() -> None:
             started = time.process_time()
             made.paint(120, 20)
             spent.append(time.process_time() - started)
-        # 4 redraws a second of four such charts must leave the processor alone; measured: 6 ms each. A collection of
-        # garbage may fall into one of them.
+        # Four redraws per second of four such charts must use little processor time; measured: 6 ms each. A garbage
+        # collection may happen during one of them.
         assert median(spent) < 0.06
 
     shown(made, (120, 20), act)

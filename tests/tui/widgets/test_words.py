@@ -11,7 +11,7 @@ from tui.widgets import ChangingText, differing_cells
 
 
 def refreshes_of(*texts: str | Content) -> list[bool]:
-    """Whether each of the texts, told one after the other, asked for a new layout; nothing where it cost nothing."""
+    """Show the texts one after the other; for each refresh, whether it asked for a new layout. No refresh: no entry."""
 
     async def run() -> list[bool]:
         words = ChangingText("")
