@@ -1,6 +1,6 @@
-"""A machine and a clock without a world behind them, for unit tests.
+"""A fake machine and a fake clock for unit tests.
 
-Fill ``FakeMachine`` with captured files and scripted results; what ran is in ``runs``, what was written in ``writes``.
+Fill ``FakeMachine`` with captured files and scripted results. ``runs`` lists what ran, ``writes`` what was written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FACTS = MachineFacts(
 
 
 class Installed(Processes):
-    """Only these programs are installed, and nothing can be started. In names an underscore stands for a dot."""
+    """Only these programs are installed, and nothing can be started. An underscore in a name stands for a dot."""
 
     def __init__(self, **programs: str) -> None:
         self.programs = {name.replace("_", "."): path for name, path in programs.items()}
@@ -73,7 +73,7 @@ class FakeClock:
 
 @dataclass
 class Scripted:
-    """What a command answers; ``act`` runs first and may change the machine's files."""
+    """The result of a command. ``act`` runs first and may change the machine's files."""
 
     stdout: str = ""
     status: int = 0
@@ -109,7 +109,7 @@ class FakeRunningCommand(RunningCommand):
 
 
 class FakeTerminal(Terminal):
-    """A terminal that prints what the test puts in it; what was typed is in ``typed``."""
+    """A terminal that prints what the test puts into it. ``typed`` contains what was typed."""
 
     def __init__(self, columns: int, rows: int, on_command: Callable[[TypedCommand], None]) -> None:
         self.sizes = [(columns, rows)]
@@ -119,7 +119,7 @@ class FakeTerminal(Terminal):
         self._printed: queue.SimpleQueue[bytes | TypedCommand | int | MachineLost] = queue.SimpleQueue()
 
     def put(self, printed: bytes | TypedCommand | int | MachineLost) -> None:
-        """Print this; or let a command have ended, the shell end with a status, or the machine be lost."""
+        """Print bytes; or make a command end, the shell exit with a status, or the machine be lost."""
         self._printed.put(printed)
 
     def chunks(self) -> Iterator[bytes]:
@@ -166,7 +166,7 @@ class FakeMachine(Machine):
     sample_requests: list[SampleRequest] = field(default_factory=list)
     terminals: list[FakeTerminal] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
-    """What the machine has waited for a processor, one for each time it is asked; the last stays."""
+    """Seconds that the machine has waited for a processor, one value for each request; the last one repeats."""
     clock: FakeClock = field(default_factory=lambda: FakeClock())
     _listeners: list[Callable[[CommandResult], None]] = field(default_factory=list)
 
@@ -195,7 +195,7 @@ class FakeMachine(Machine):
         said = self.run(program.argv_of_call(arguments)).stdout
         if said or program is not READ_HEADS:
             return said
-        # Disks of which nobody said what they carry are blank.
+        # Disks are blank unless the test says what they carry.
         first, last, *devices = arguments
         blank = bytes(bytes_each(int(first), int(last)) * len(devices))
         return base64.b64encode(zlib.compress(blank)).decode()
@@ -269,5 +269,5 @@ class FakeMachine(Machine):
 
 
 def as_machine(fake: FakeMachine) -> Machine:
-    """The fake as a machine, for types that are invariant."""
+    """Return the fake as a ``Machine``, for types that are invariant."""
     return fake

@@ -1,4 +1,4 @@
-"""docs/architecture.md says what the tree is: picture, packages, programs, and every path and name in it."""
+"""docs/architecture.md matches the tree: its picture, packages and programs, and every path and name in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = [each for each in CODE if re.fullmatch(r"(lab|tui)(\.\w+)+", each)]
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table whose first column is called so, without its head."""
+    """The cells of the table whose first column has this heading, without the header row."""
     table = TEXT.partition(f"| {heading} |")[2].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table]
 
@@ -37,7 +37,7 @@ FUNCTIONS = sorted({*re.findall(r"`([\w.]+)` in `((?:lab|tui)/[\w/]+\.py)`", TEX
 @pytest.mark.parametrize(("name", "path"), FUNCTIONS)
 def test_every_function_exists(name: str, path: str) -> None:
     module = import_module(path.removesuffix(".py").replace("/", "."))
-    # Not an attribute that the module or the class only has from elsewhere.
+    # Not an attribute that the module or class imports or inherits.
     assert attrgetter(name)(module).__module__ == module.__name__
 
 

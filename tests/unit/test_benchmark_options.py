@@ -1,4 +1,4 @@
-"""How the scripts of benchmarks/ are asked: usual values, those of ``--smoke``, and single ones instead of either."""
+"""Options of the scripts in benchmarks/: default values, those of ``--smoke``, and single values instead of either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the soak's estimate of growth tells the truth, on data whose growth is known."""
+"""Whether the soak's estimate of growth is right, on data whose growth is known."""
 
 from __future__ import annotations
 

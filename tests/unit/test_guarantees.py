@@ -41,7 +41,7 @@ SECURITY = {
 
 
 def listed(file: str, heading: str, start: str) -> list[str]:
-    """The lines of one section that begin so, without that beginning."""
+    """The lines of one section that begin with ``start``, without it."""
     section = (ROOT / file).read_text(encoding="utf-8").partition(f"{heading}\n")[2].partition("\n#")[0]
     return [line.removeprefix(start) for line in section.splitlines() if line.startswith(start)]
 

@@ -1,4 +1,4 @@
-"""Plugins: how they are found, and that they can be left out: their folders are deleted, and the rest works on."""
+"""Plugins: how they are found, and that the rest works without them, after their folders have been deleted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMANDS = (
     ["workloads"],
 )
 UNEQUAL = ([*CREATE, "adapt5"], ["run", "adaptraid-quick"], ["run", "volume.toml"])
-"""What needs arrays of unequal disks: without them each is refused in a sentence."""
+"""What needs arrays of unequal disks: without them each is refused with a sentence."""
 VOLUME = """
 format_version = 2
 id = "volume"
@@ -64,7 +64,7 @@ LINTER = "from importlinter.cli import lint_imports_command; lint_imports_comman
 
 
 def copy_packages(folder: Path) -> None:
-    """With what is compiled, but without files that another process is about to rename: they may be gone."""
+    """Including compiled files, but without temporary ones that another process is about to rename."""
     for tree in ("lab", "tui"):
         shutil.copytree(REPOSITORY / tree, folder / tree, ignore=shutil.ignore_patterns("*.pyc.*"))
 

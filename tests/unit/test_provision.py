@@ -89,7 +89,7 @@ def test_an_update_that_is_interrupted_does_not_look_complete(tmp_path: Path) ->
     (before / "bin").mkdir(parents=True)
     for name in ("complete", "pyvenv.cfg", "bin/python"):
         (before / name).touch()
-    # Ends after the copy.
+    # Kills the script after the copy.
     (tmp_path / "cp").write_text('#!/bin/sh\n/usr/bin/cp "$@"\nkill -KILL $PPID\n')
     (tmp_path / "cp").chmod(0o755)
     script = (REPOSITORY / "provision/guest/install-raidlab.sh").read_text()

@@ -117,7 +117,7 @@ STARTS_PYTHON = re.compile(r"\bpython3?\b['\"]?,? +['\"]?-(m|c)\b")
 
 
 def test_python_is_started_by_one_function(modules: Modules) -> None:
-    """What it imports is then not for the current folder, the environment or the user's site-packages to decide."""
+    """Otherwise the current folder, the environment or the user's site-packages would decide what it imports."""
     everywhere = modules | parsed(("benchmarks", "docs"))
     asked = [
         f"{name}:{node.lineno}"
@@ -173,7 +173,7 @@ def writes_a_file(name: str, call: ast.Call) -> bool:
 
 
 def test_files_are_written_by_one_module(modules: Modules) -> None:
-    """A name that nobody can foresee, no pipe or link of somebody else's, nothing half written."""
+    """That module uses unpredictable names, follows nobody's pipe or link, and leaves nothing half written."""
     # Programs run on the machine, as root, in folders that are root's.
     programs = {name for name in modules if name.endswith(("_program.py", "plain_stack.py"))}
     writers = {"lab/host/files.py", "lab/gates/files.py", "lab/faults/guest/"}

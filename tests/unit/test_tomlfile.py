@@ -118,7 +118,7 @@ def test_whatever_keeps_a_file_from_being_read_is_named_with_what_to_do(tmp_path
     ],
 )
 def test_every_bad_text_is_refused_quickly_with_a_short_message(text: str, words: str) -> None:
-    # A collection of garbage goes through all that the tests before have left.
+    # A garbage collection would go through everything that earlier tests have left.
     gc.disable()
     try:
         began = time.process_time()

@@ -28,10 +28,10 @@ def refusal(number: int) -> Callable[..., None]:
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_pipe_is_written_to_and_not_replaced_also_where_it_is_full(tmp_path: Path, is_named: bool) -> None:
-    """By its name, and by its descriptor, which does not wait."""
+    """By its name, and by its descriptor, which is non-blocking."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    # The writer waits for its reader, which holds it open from both sides.
+    # The writer needs a reader; opening a named pipe for both directions does not wait for a writer.
     theirs, ours = (os.open(pipe, os.O_RDWR), -1) if is_named else os.pipe()
     if not is_named:
         os.set_blocking(ours, False)
@@ -61,7 +61,7 @@ def test_a_pipe_without_a_reader_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_terminal_is_written_to_and_not_replaced() -> None:
     ours, theirs = os.openpty()
-    # Nobody, root included, can put a file into the folder of terminals: where this fails, nothing is harmed.
+    # Nobody, root included, can put a file into the folder of terminals: if this fails, nothing is harmed.
     terminal = Path(os.ttyname(theirs))
     try:
         write_file(terminal, b"data")
@@ -85,7 +85,7 @@ def test_a_disk_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("how", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
 def test_an_open_file_of_this_process_is_written_at_its_position(tmp_path: Path, how: str) -> None:
-    """As ``-o /dev/stdout >> file`` has it."""
+    """As with ``-o /dev/stdout >> file``."""
     file = tmp_path / "file"
     file.write_bytes(b"before ")
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND)
@@ -125,7 +125,7 @@ def test_what_another_user_made_of_a_link_is_not_followed(tmp_path: Path, monkey
 
 
 def test_a_file_is_replaced_and_not_written_into(tmp_path: Path) -> None:
-    """Also one of another user in a folder that is shared: what is there afterwards is mine, and theirs as before."""
+    """Also another user's file in a shared folder: the new file is mine, and theirs stays as it was."""
     (tmp_path / "all.zip").write_bytes(b"theirs")
     (tmp_path / "link").hardlink_to(tmp_path / "all.zip")
     theirs = os.open(tmp_path / "all.zip", os.O_RDWR)

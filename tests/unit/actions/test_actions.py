@@ -1,4 +1,4 @@
-"""What is described once is the same on every face: command, key, typed line, lesson file."""
+"""An action described once has the same meaning everywhere: as a command, key, typed line and lesson file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tui.rack import Rack, bays_of
 
 APP = make_app()
 VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)
-# For each argument a value that is not its default.
+# For each argument a value other than its default.
 VALUES: dict[str, Any] = {
     "array": "md7",
     "disk": "disk02",
@@ -68,7 +68,7 @@ VALUES: dict[str, Any] = {
 
 
 def example(kind: type[Verb]) -> Verb:
-    """With a value of its own for every argument that goes with the others."""
+    """An instance with values for all arguments that can be combined."""
     left_out = {"bitmap_chunk", "journal", "file_system", "reference", "utilisation"}
     values = {
         field.name: VALUES.get(field.name, True)
@@ -87,7 +87,7 @@ def test_printed_commands_parse_to_the_same_action(kind: type[Verb]) -> None:
 
 
 def run_start(_: object, verb: StartDrill) -> None:
-    """Runs a verb, in the form that add_verbs asks for."""
+    """Run a verb, with the signature that add_verbs expects."""
 
 
 def test_each_verb_has_one_runner() -> None:
@@ -136,7 +136,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("array fail", "'raidlab array fail --help' shows its arguments and options"),
         ("aray fail md0 disk01", "did you mean 'raidlab array'?"),
         ("array create md0", "--level requires an argument"),
-        # A digit, but none of the kernel's.
+        # A digit, but not one that the kernel accepts.
         ("array create md1\N{ARABIC-INDIC DIGIT THREE} --level raid5", "is not 'md' and a number below 1000"),
         ("array speed md0 --max 1X", "speed '1X' is not a size"),
         ("array corrupt md0 disk01 --length x", "length 'x' is not a size"),
@@ -145,7 +145,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("array bitmap md0 internal --chunk 1", "of at least 4 KiB"),
         ("array bad-block md0 disk01 --sector x", "sector 'x' is not a whole number"),
         ("load rand-read-4k md0 --size x", "size 'x' is not a size"),
-        # An empty word comes from a variable of the shell that is not set.
+        # An unset shell variable gives an empty word.
         ("array create --level raid5 --chunk ''", "--chunk is empty"),
         ("array create --level raid5 --bitmap-chunk ''", "--bitmap-chunk is empty"),
         ("array create '' --level raid5", "ARRAY is empty"),
@@ -213,7 +213,7 @@ def test_the_app_has_a_value_for_every_required_field_of_an_action() -> None:
         assert not open_fields, f"the app has no value for {open_fields} of {kind.__name__}"
         for choice in kind.choices():
             chosen, types = kind.chosen(choice.id), {field.name: field.type for field in fields_of(kind)}
-            # Of the argument's own type: a text is not one of an enumeration's values, even if it equals one.
+            # Of the argument's own type: text is not a value of an enumeration, even if it equals one.
             assert all(type(value) is type(msgspec.convert(value, types[name])) for name, value in chosen.items())
         assert bool(kind.picks) == bool(kind.choices())
     assert Speed.chosen("4M") == {"minimum": "4M", "maximum": "4M"}
@@ -263,19 +263,19 @@ def test_verbs_with_one_key_exclude_each_other() -> None:
 
 
 def test_no_verb_has_a_key_with_another_meaning_on_the_lab_screen() -> None:
-    """The widget that has the focus gets its keys first, then the screen, then the app."""
+    """Keys go first to the focused widget, then to the screen, then to the app."""
     of_verbs = {action_id(kind) for kind in KEY_ACTIONS}
     bindings = [binding for _, binding in own_bindings((*LabScreen.__mro__, *RaidlabApp.__mro__))]
     for widget in (Rack(bays_of), ArrayList()):
         own = (binding for _, binding in own_bindings(type(widget).__mro__))
-        # The rack of the Lab screen lets nobody choose disks.
+        # The rack on the Lab screen does not let the user choose disks.
         bindings += [each for each in own if widget.check_action(each.action.partition("(")[0], ())]
     used = {key: each.id for each in bindings if each.id not in of_verbs for key in keys_of(each.key)}
     assert {kind.words: used[key] for kind in KEY_ACTIONS for key in keys_of(kind.key) if key in used} == {}
 
 
 def test_no_word_of_files_is_declared_twice() -> None:
-    """Lessons, drills and scenarios share their steps, checks and readings: each word has one class."""
+    """Lessons, drills and scenarios share their steps, checks and readings, so each word must have only one class."""
     for path in Path("lab").rglob("*.py"):
         if 'tag="' in path.read_text(encoding="utf-8"):
             import_module(".".join(path.with_suffix("").parts))

@@ -1,4 +1,4 @@
-"""Volumes on paper: their labels, and volumes as they run, in which each md array is the captured RAID 5."""
+"""Volumes without disks: their labels, and running volumes in which each md array is the captured RAID 5."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def disks_of(*mebibytes: float) -> tuple[LabDisk, ...]:
     )
 
 
-# Five windows: one of all disks, and the four large disks in stripes of two data blocks and one of parity.
+# Five windows: one on all disks, and four on the large disks with stripes of two data blocks and one parity block.
 EXAMPLE = VolumeSpec(disks_of(60, 60, 60, 60, 30))
 
 
@@ -34,7 +34,7 @@ def ready_label(spec: VolumeSpec = EXAMPLE) -> Label:
 
 
 def labels_on(label: Label, spec: VolumeSpec = EXAMPLE) -> dict[str, Label]:
-    """Node -> label, as all disks of a whole volume have them."""
+    """Node -> label, as on all disks of a complete volume."""
     return {
         node: msgspec.structs.replace(label, own_uuid=disk.uuid)
         for node, disk in zip(spec.devices, label.disks, strict=True)
@@ -54,10 +54,10 @@ def running(
     action: SyncAction = SyncAction.RECOVER,
     first_sync: bool = False,
 ) -> VolumeArray:
-    """A running volume.
+    """Return a running volume.
 
-    ``failed`` disks are faulty in all their windows, ``gone`` ones are no members any more; of a disk in ``filled``
-    only these windows are in sync, and those in ``syncing`` (window -> fraction) are at work.
+    ``failed`` disks are faulty in all of their windows; ``gone`` disks are no longer members. A disk in ``filled`` is
+    in sync only in these windows. ``syncing`` maps each window in which a sync runs to its progress, a fraction.
     """
     label, filled, syncing = _label(spec), filled or {}, syncing or {}
     composition = layout_of(label).composition

@@ -1,4 +1,4 @@
-"""What unequal disks hold, by arithmetic and in md arrays; and what every layout keeps, whatever the disks."""
+"""Capacity of unequal disks, by arithmetic and in md arrays, and properties of every layout on any disks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MAXIMUM_TARGETS = 1_048_576
 
 DISKS = 9
 SLOW = 240
-"""Lines of a slow disk: every slice of every k is a whole number of lines."""
+"""Lines of a slow disk, chosen so that every slice for every k is a whole number of lines."""
 
-# k, d, AdaptRaid5, SHR-like; in slow disks, for fast disks of twice the size. Then md arrays, and slices of a disk.
+# k, d, capacity of AdaptRaid5 and SHR in slow disks (a fast disk is twice as large), md arrays, most slices of a disk.
 TABLE = [
     (0, 8, Fraction(8), 8, 1, 1),
     (1, 0, Fraction(8), 8, 1, 1),
@@ -123,7 +123,7 @@ def test_the_shortest_run_keeps_the_table_in_bounds() -> None:
     composition = Composition.of(nine_disks(8))
     assert shortest_run(composition, 10_000) == 1
     assert shortest_run(composition, 100) == 7
-    # An SHR-like volume has no units that runs could keep whole: its windows follow one another.
+    # An SHR-like volume has no units that runs could keep together: its windows follow one another.
     assert shortest_run(Composition.of(nine_disks(8), rule=AdaptLevel.SHR), 1) == 1
 
 
@@ -151,7 +151,7 @@ FEW = st.integers(1, 12)
 
 
 def reference_of(lines: list[int], chosen: int) -> int:
-    """Any reference stripe that these disks can hold; the widest about every other time."""
+    """A reference stripe that these disks can hold; about half of the time the widest one."""
     return len(lines) - 1 if chosen > 6 else 1 + chosen % (len(lines) - 1)
 
 
@@ -164,7 +164,7 @@ def test_md_arrays_under_one_table_use_each_cell_once_and_keep_units_whole(
     volume = VolumeLayout.of(composition, stripes, piece)
     used: set[tuple[int, int]] = set()
     for (disk, number), pieces in volume.placement.items():
-        # A slice is whole: its pieces follow one another, and no two lie on the same lines of the disk.
+        # A slice is complete: its pieces are consecutive, and no two use the same lines of the disk.
         assert [each.slice_start for each in pieces] == [
             sum(before.lines for before in pieces[:index]) for index in range(len(pieces))
         ]

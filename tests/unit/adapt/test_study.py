@@ -1,4 +1,4 @@
-"""The AdaptRaid study's tables and claims, on results made for each."""
+"""The AdaptRaid study's tables and claims, with results made for each of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rate = Callable[[str, int, str], float | None]
 
 
 def paper(system: str, k: int, workload: str) -> float | None:
-    """Requests per second that agree with every claim."""
+    """I/Os per second that satisfy every claim, None if the system has no such array."""
     if system == "onlyfast" and not 2 <= k <= 8:
         return None
     if workload == "r2048":
@@ -80,7 +80,7 @@ def test_agreeing_claims_hold_and_unmeasured_ones_are_missing(agreeing: ResultRe
     verdicts = {each.number: each.verdict for each in claims(Measurements(agreeing))}
     missing = {number for number, verdict in verdicts.items() if verdict is ClaimVerdict.MISSING}
     assert missing == {"C12", "C13"}
-    # Small writes of 256 KiB are made up as full ones here, so AdaptRaid5 is far above OnlyFast.
+    # In these results small writes of 256 KiB are as fast as full ones, so AdaptRaid5 is far above OnlyFast.
     assert {number for number, verdict in verdicts.items() if verdict is ClaimVerdict.HOLDS} == set(verdicts) - missing
 
 
@@ -105,7 +105,7 @@ def test_a_failed_claim_shows_where_and_by_how_much(
     found = claim(study(changed, ("w1024",), repeats=11), number)
     assert found.verdict is ClaimVerdict.FAILS
     assert message in found.evidence
-    # Of so many comparisons one comes out so by chance too often, as few repeats can show.
+    # With so many comparisons, chance alone would explain this too often for so few repeats.
     unsure = claim(study(changed, ("w1024",)), number)
     assert unsure.verdict is ClaimVerdict.UNCLEAR
     assert message in unsure.evidence
@@ -126,7 +126,7 @@ def test_only_a_failed_claim_has_an_explanation() -> None:
 def test_every_claim_that_needs_one_has_an_explanation(agreeing: ResultRecord) -> None:
     published = find_published("adaptraid")
     assert published
-    # C1 and C2 are exact, and C3 is what RAID 5 is.
+    # C1 and C2 are exact, and C3 is a property of RAID 5.
     assert published.explanations.keys() == {each.number for each in claims(Measurements(agreeing))} - {
         "C1",
         "C2",
@@ -182,7 +182,7 @@ def test_traces_are_compared_by_their_mean_times_and_called_synthetic() -> None:
         return replace(cell, figures=replace(cell.figures, reads=reads, writes=writes))
 
     times = {"raid5-k5": 0.02, "onlyfast-k5": 0.03, "adapt5-k5": 0.01, "adapt5-k5-s30": 0.012, "adapt5-k5-s70": 0.011}
-    # An array that is none of the study's.
+    # An array that does not belong to the study.
     times["raid10"] = 0.001
     record = records.record(
         cells=tuple(timed(name, repeat, seconds) for name, seconds in times.items() for repeat in range(6)),

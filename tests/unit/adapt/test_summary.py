@@ -24,7 +24,7 @@ from tests.unit.adapt.running import EXAMPLE, disks_of, labels_on, ready_label, 
 from tests.unit.session.looks import look
 
 LARGE = 3
-"""A disk of the example that is in more than one array."""
+"""A disk of the example that belongs to more than one array."""
 
 
 def test_a_whole_volume_is_an_array_of_its_disks() -> None:
@@ -119,7 +119,7 @@ def test_an_interrupted_rebuild_goes_on_with_the_array_that_was_at_work(monkeypa
     added = [argv[2] for argv in steps if "--add" in argv]
     assert added == [f"/dev/md{100 + number}" for number in own[2:]]
     assert [argv[-1] for argv in steps if "wait" in argv] == [f"/dev/md{100 + number}" for number in own[1:]]
-    # Nothing is left to resume where md rebuilds the last array already.
+    # Nothing is left to resume once md rebuilds the last array.
     monkeypatch.setattr(volume, "volume", lambda: running(filled={LARGE: own[:-1]}, syncing={own[-1]: 0.5}))
     with pytest.raises(ArrayError, match="already a disk of adapt0"):
         volume.add("disk03")

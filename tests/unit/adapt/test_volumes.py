@@ -43,7 +43,7 @@ LABEL = ready_label()
 
 
 def area(first: bytes, second: bytes) -> bytes:
-    """The beginning of a disk with two copies, filled with zeros as the writer does."""
+    """The beginning of a disk with two copies of a label, padded with zeros as the writer pads them."""
     return bytes(LABEL_OFFSET_BYTES) + first.ljust(LABEL_BYTES, b"\0") + second.ljust(LABEL_BYTES, b"\0")
 
 
@@ -95,7 +95,7 @@ SIZES = st.lists(st.integers(16 * MIB, 80 * MIB).map(lambda size: size - size % 
 
 
 def mapped(text: str) -> list[tuple[int, int, str, int]]:
-    """Start, length, device and offset of each target in a table; several tables in the concise form."""
+    """Start, length, device and offset of each target in a table, or in several tables in the concise form."""
     found = []
     for table in text.replace("\n", "").split(";") if ",rw," in text else [text.replace("\n", ",")]:
         rows = table.split(",")[4:] if ",rw," in table else table.split(",")
@@ -185,7 +185,7 @@ def test_arrays_inside_are_marked_clean_later_than_md_would(name: str) -> None:
     arrays = windows_named(label, ("md100", "md102")).values()
     assert steps[number].argv[1:] == tuple(f"/sys/block/{array}/md/safe_mode_delay" for array in arrays)
     assert steps[number].stdin_text == "5\n"
-    # The next one lets the volume be written to.
+    # The next step makes the volume writable.
     assert steps[number + 1].argv[:2] == ("dmsetup", "--verifyudev")
 
 
@@ -286,7 +286,7 @@ def test_no_text_is_longer_than_dmsetup_reads_and_none_cuts_a_slice(fast: int) -
         assert len(set(names)) == len(names) == sum(len(slices_on(label, disk)) for disk in nodes)
         alone = [each for each in made if each not in several]
         assert all(each.arguments == (each.names[0], "--uuid", each.uuid) for each in alone)
-        # The pattern line by line: slices on fast disks are too long to go with others.
+        # On disks of 900 MiB, slices follow the pattern line by line; on fast disks they need a text of their own.
         assert alone or size != 900 or fast == 2
 
 

@@ -1,4 +1,4 @@
-"""Captured arrays, as machines that unit tests can read."""
+"""Captured arrays as machines that unit tests can read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def machine_with(label: str, clock: FakeClock | None = None) -> FakeMachine:
 
 
 def show(fake: FakeMachine, label: str) -> None:
-    """Let the machine look as it did when ``label`` was captured."""
+    """Make the machine look as it did when ``label`` was captured."""
     record = load(label)
     fake.files = dict(record["files"])
     fake.dirs = {folder: tuple(names) for folder, names in record["entries"].items()} | {"/sys/block": ("md0", "ubda")}

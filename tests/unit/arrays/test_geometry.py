@@ -1,6 +1,6 @@
-"""Every geometry is one-to-one both ways, and puts each chunk where md does.
+"""Every geometry is one-to-one in both directions, and places each chunk where md places it.
 
-That md does so is shown on real arrays: tests/kernel/test_microscope.py.
+tests/kernel/test_microscope.py shows on real arrays that md places them there.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def test_stripes_hold_every_sector_with_its_copies_and_parity(name: str) -> None
         shape.stripe(shape.stripe_count)
 
 
-# Level, md's number of the layout, rows of each member, and what lies there: numbers of chunks, a quote for each copy
-# after the first; P and Q are parity, and a dash is nothing.
+# Level, md's number of the layout, rows of each member, and the layout: chunk numbers, with a quote for each copy after
+# the first; P and Q are parity, and a dash means nothing.
 LAID_OUT = [
     ("raid5", 0, [9] * 4, "0 1 2 P / 3 4 P 5 / 6 P 7 8 / P 9 10 11 / 12 13 14 P"),
     ("raid5", 1, [9] * 4, "P 0 1 2 / 3 P 4 5 / 6 7 P 8 / 9 10 11 P / P 12 13 14"),

@@ -1,4 +1,4 @@
-"""Kinds of array: what each says of itself is true of its arrays."""
+"""Kinds of array: what each kind reports about itself holds for its arrays."""
 
 from __future__ import annotations
 

@@ -73,14 +73,14 @@ def test_failures_survived_without_some_members_match_a_count_of_all_combination
 
 
 def test_raid0_uses_all_of_unequal_disks_and_other_levels_the_smallest() -> None:
-    # Linux 6.1 and mdadm 4.2 on 200 and 400 MiB with chunks of 64 KiB.
+    # Measured with Linux 6.1 and mdadm 4.2 on 200 and 400 MiB with chunks of 64 KiB.
     assert usable_bytes(Raid0(), [200 * MIB, 400 * MIB], 64 * KIB) == 612352 * KIB
     assert usable_bytes(Raid1(), [200 * MIB, 400 * MIB]) == usable_bytes(Raid1(), [200 * MIB] * 2)
 
 
 def test_parity_levels_reconstruct_when_that_touches_fewer_members() -> None:
     five, six = ([level.small_write(count) for count in range(3, 9)] for level in (Raid5(), Raid6()))
-    # On four members of a RAID 5 both ways need two reads: a tie goes to reconstruct-write.
+    # On four members of a RAID 5 both ways need two reads, and a tie goes to reconstruct-write.
     assert [(each.reads, each.writes) for each in five] == [(1, 2), *[(2, 2)] * 5]
     assert [each.modifies for each in five] == [False, False, *[True] * 4]
     assert [(each.reads, each.writes) for each in six[1:]] == [(1, 3), (2, 3), *[(3, 3)] * 3]

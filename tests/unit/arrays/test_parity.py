@@ -1,4 +1,4 @@
-"""The field of 256 elements and Q, compared with products that are computed bit by bit."""
+"""The field of 256 elements and Q, compared with products computed bit by bit."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_no_other_module_writes_mdadm_create() -> None:
         path.relative_to(REPOSITORY).as_posix()
         for path in modules
         for line in path.read_text(encoding="utf-8").splitlines()
-        # Others look for it in a plan.
+        # Other modules look for it in a plan.
         if '"--create"' in line and "==" not in line
     }
     assert found == {"lab/arrays/spec.py"}

@@ -76,11 +76,11 @@ def test_a_rebuilding_raid5() -> None:
     ("label", "facts"),
     [
         ("raid5-failed", {"is_degraded": True, "awaits_rebuild": False}),
-        # A replacement rebuilds without degrading.
+        # A replacement rebuilds a member without degrading the array.
         ("raid1-replacing", {"is_degraded": False, "awaits_rebuild": True}),
         ("raid0", {"sync_action": SyncAction.NONE, "mismatch_sectors": None, "component_bytes": None}),
         ("raid0", {"state_words": "clean"}),
-        # A fresh RAID 6 owes a resync even before it runs.
+        # A fresh RAID 6 needs a resync even before the resync runs.
         ("raid6", {"awaits_resync": True}),
         ("raid6-assume-clean", {"awaits_resync": False}),
         ("raid5-broken", {"degraded_count": 2}),

@@ -1,7 +1,7 @@
-"""Invented students with known results: varied outcomes of a real drill, as bundles.
+"""Synthetic students with known results: varied outcomes of a real drill, as bundles.
 
-``captures/`` holds an outcome of each way through drill 1 (see the README there). A student's tries are drawn from
-them, with times, hints and seeds of their own; what was drawn is the truth that a class view must find.
+``captures/`` holds an outcome of each way through drill 1 (see the README there). A student's attempts are drawn from
+them, with their own times, hints and seeds. The drawn values are the truth that a class view must find.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lab.lessons.engine import FORMAT_VERSION, Progress, StepProgress
 CAPTURES = {path.stem: path.read_bytes() for path in sorted(Path(__file__).with_name("captures").glob("*.json"))}
 DRILL = "01-dropped-members"
 LESSONS = ("02-striping", "04-parity", "08-two-failures")
-# Written by hand while the ways were carried out, so that it is independent of the records.
+# Written by hand while the ways were carried out, so it is independent of the records.
 IS_SAVED = {
     "overlays-first": True,
     "read-only-look": True,
@@ -53,7 +53,7 @@ class Truth:
     best_minutes: list[float] = field(default_factory=list)
     first_mistakes: Counter[str] = field(default_factory=Counter)
     mistakes: Counter[str] = field(default_factory=Counter)
-    """In any try; each student counts once."""
+    """Mistakes in any attempt; each student counts once."""
     begun: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
     all_hints: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -61,12 +61,12 @@ class Truth:
 
 
 def signer(number: int) -> Ed25519PrivateKey:
-    """A key that is the same in every run."""
+    """Return a key that is the same in every run."""
     return Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big"))
 
 
 def outcome(way: str, draw: random.Random, *, began: datetime, seed: str) -> DrillOutcome:
-    """A try by this way, with a random duration, number of hints and array UUID."""
+    """An attempt by this way, with a random duration, number of hints and array UUID."""
     found = msgspec.json.decode(CAPTURES[way], type=DrillOutcome)
     minutes = round(draw.uniform(4, 40), 2)
     ended = began + timedelta(minutes=minutes)
@@ -109,7 +109,7 @@ def progress(lesson: str, draw: random.Random, *, seed: str, truth: Truth) -> Pr
 
 
 def practice(number: int, truth: Truth | None = None) -> dict[str, bytes]:
-    """What one student hands in; what was drawn is added to ``truth``."""
+    """The practice of one student's bundle. The drawn values are added to ``truth``."""
     truth = truth or Truth()
     draw = random.Random(number)
     seed = f"student-{number}"
@@ -128,7 +128,7 @@ def practice(number: int, truth: Truth | None = None) -> dict[str, bytes]:
 
 def _add(truth: Truth, work: list[tuple[str, DrillOutcome]]) -> None:
     saved = [each.minutes for way, each in work if IS_SAVED[way]]
-    # If no try saved the data, the best one is that which kept most: only the forced one kept any.
+    # If no attempt saved the data, the best one is that which kept most. Only the forced one kept any.
     forced = [each.minutes for way, each in work if way == "force-the-stale"]
     truth.tries += len(work)
     truth.first_saved += IS_SAVED[work[0][0]]
@@ -140,7 +140,7 @@ def _add(truth: Truth, work: list[tuple[str, DrillOutcome]]) -> None:
 
 
 def edited(bundle: bytes) -> bytes:
-    """The bundle with better figures in its drills, and no other change."""
+    """The bundle with better figures in its drills and no other change."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive, zipfile.ZipFile(file, "w") as written:
         for name in archive.namelist():
@@ -152,7 +152,7 @@ def edited(bundle: bytes) -> bytes:
 
 
 def altered(work: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Somebody else's drills with better figures."""
+    """Another student's drills with better figures."""
     return {
         place: msgspec.json.encode({**msgspec.json.decode(data), "minutes": 1.0, "hints": 0})
         for place, data in work.items()
@@ -161,9 +161,9 @@ def altered(work: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def hand_in(folder: Path, honest: int, copied: int = 5, changed: int = 5) -> Truth:
-    """Write bundles of so many students: honest ones, some with another's work under their own key, some edited.
+    """Write the bundles of students: honest ones, copies of another's work under their own key, and edited ones.
 
-    The last of the copies has other figures than what it is a copy of.
+    The last copy has other figures than the original.
     """
     truth = Truth()
     work = {number: practice(number, truth) for number in range(honest)}

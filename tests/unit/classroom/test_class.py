@@ -1,4 +1,4 @@
-"""A class: every student counts once, copies and edited bundles are named, and nothing is read twice."""
+"""A class: every student counts once, copies and edited bundles are reported, and nothing is read twice."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Class:
 
 @pytest.fixture(scope="module")
 def handed_in(tmp_path_factory: pytest.TempPathFactory) -> Class:
-    """The class has STUDENTS honest bundles, 5 with another's work and 5 that were edited.
+    """A class with STUDENTS honest bundles, 5 with another student's work and 5 that were edited.
 
-    These are more than one process reads alone.
+    One process alone does not read that many.
     """
     assert STUDENTS + 10 > class_folder._FEW
     folder, cache = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("cache")
@@ -71,7 +71,7 @@ def handed_in(tmp_path_factory: pytest.TempPathFactory) -> Class:
 
 
 def sheet_of(found: ClassView) -> dict[str, dict[str, str]]:
-    """File -> its line of the sheet for grading."""
+    """File -> its line in the grading sheet."""
     return {line["file"]: line for line in csv.DictReader(io.StringIO(grading_sheet(found)))}
 
 
@@ -188,7 +188,7 @@ def test_the_command_writes_sheet_and_page(
     assert bars[0]["x"] == [pytest.approx(100 * handed_in.truth.best_saved / STUDENTS, rel=1e-3)]
     strokes = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "each student"]
     assert len(strokes[0]["x"]) == STUDENTS
-    # The page has no names, because the class may see it.
+    # The page contains no names, because the class may see it.
     assert not re.search(r"[stu]\d+(-copy|-edited)?\.zip|student-\d", text)
     assert run(["--json", "class", str(handed_in.folder)]) == ExitCode.DONE
     printed = json.loads(capsys.readouterr().out)
@@ -216,7 +216,7 @@ FACTORS = (0.98, 0.99, 1.0, 1.01, 1.02)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Five students; RAID 0 reads 3.9 times as fast as their own disk, 2 % up or down."""
+    """Five students: RAID 0 reads 3.9 times as fast as their single disk, plus or minus 2 %."""
     made = tmp_path / "class"
     made.mkdir()
     for number, factor in enumerate(FACTORS):
@@ -283,7 +283,7 @@ def test_a_load_not_measured_on_the_single_disk_is_reported_as_left_out(
     assert sentence in page.read_text()
     (left_out,) = view_class(folder, tmp_path / "cache").left_out
     assert (left_out.workload, left_out.results, left_out.words) == ("rand-write-4k", 2, sentence)
-    # In a class that measured nothing on single disks, nothing else is there to show.
+    # If the whole class measured nothing on single disks, there is nothing else to show.
     for number, factor in enumerate(FACTORS):
         lacking = without_base(without_base(student(number, factor), "rand-write-4k"), "rand-read-4k")
         bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
@@ -339,7 +339,7 @@ def test_the_documents_of_fio_give_a_copy_away(bundles: Path, tmp_path: Path) ->
         named = zip(record.cells, [*documents, *[""] * len(record.cells)], strict=False)
         cells = tuple(replace(each, raw_file=raw) for each, raw in named)
         files = {"record.json": encode_record(replace(record, cells=cells))}
-        # The thief's have other spaces, and are not packed as an export.
+        # The thief's documents have different white space, and are not packed as an export packs them.
         gap = 3 if name == "thief" else 1
         for place, document in documents.items():
             text = msgspec.json.format(msgspec.json.encode(document), indent=gap)

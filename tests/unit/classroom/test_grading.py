@@ -94,7 +94,7 @@ ANN, ANN_LEE, BO, DI, CLEO = (
         ("group7-last.zip", "k", DI),
         ("my-group7.zip", "k", None),
         ("110.zip", "k", None),
-        # A browser's number of a second download is no id, and macOS writes names in decomposed form.
+        # A browser's number for a second download is not an id, and macOS writes names in decomposed form.
         ("cléo-roy (10).zip", "k", CLEO),
         ("Cle\u0301o_Roy.zip", "k", CLEO),
         ("lee.zip", "k", None),
@@ -152,7 +152,7 @@ def progress(lesson: str, done_utc: str, *, hints: int = 0, by_lab: int = 0) -> 
 def handed_in(bundles: Path) -> Path:
     """Åsa lost drill 1, then saved it; one of her two lessons was late. Bo handed in her work, and Cy nothing.
 
-    The name of Di's bundle does not tell that it is hers.
+    The name of Di's bundle does not show that it is hers.
     """
     draw = random.Random(1)
     lost = students.outcome("create-over", draw, began=datetime(2026, 9, 1, tzinfo=UTC), seed="otter")
@@ -219,7 +219,7 @@ def test_the_sheet_names_students_dates_and_points(
     asa, bo, cy, di, *others = rows(sheets["grades"])
     assert [each["name"] for each in (asa, bo, cy, di)] == ["Åsa Berg", "Bo Ek", "Cy Li", "Di Roe"]
     assert {each["file"] for each in others} == {"stranger.zip", "cut.zip"}
-    # The name of the second bundle has neither name nor id; its key identifies her.
+    # The name of the second bundle contains neither her name nor her id; its key identifies her.
     assert asa["file"] == "1001-week1.zip, final.zip"
     assert asa["last work UTC"] == "2026-10-09T10:00:00Z"
     assert (asa["02-striping points"], asa["04-parity points"], asa[f"{DRILL} points"]) == ("2.0", "0.625", "12.0")

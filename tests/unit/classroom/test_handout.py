@@ -1,4 +1,4 @@
-"""Pages to print have no answers; docs/instructor.md names every lesson and drill."""
+"""Printable pages contain no answers, and docs/instructor.md names every lesson and drill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a class in several processes gives the same tables, and an interruption loses nothing."""
+"""Several processes that read a class produce the same tables as one, and an interruption loses nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BUNDLES = 40
 
 
 def measured(folder: Path, number: int, name: str = "") -> None:
-    """A bundle of two results of a student."""
+    """Write a bundle with two results of a student."""
     factor = 1 + 0.37 * ((number * 7919) % 101 - 50) / 1000
     records = [
         machine(f"s{number}", scaled(HDD, raid0=factor, raid5=1 / factor), WRITES, seed=number % 6, experiment=each)
@@ -64,7 +64,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A folder whose name DuckDB could take for a pattern."""
+    """A folder whose name DuckDB could mistake for a pattern."""
     return tmp_path / "cache [of] O'Neil*"
 
 
@@ -232,7 +232,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(folder: Path, cache: Path, tm
     for number in range(BUNDLES, BUNDLES + 5):
         measured(folder, number)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A limit on file sizes has the same effect as a full disk, with EFBIG in place of ENOSPC.
+    # A limit on file sizes has the same effect as a full disk, with EFBIG instead of ENOSPC.
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(ResultError, match=os.strerror(errno.EFBIG)) as caught:

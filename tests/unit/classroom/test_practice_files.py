@@ -49,7 +49,7 @@ PROGRESS: dict[str, Any] = msgspec.json.decode(OWN[LESSON_PLACE])
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A student with the practice of ``OWN`` and an open desk."""
+    """The host of a student with the practice of ``OWN`` and an open desk."""
     host = host_in(tmp_path / "state")
     lessons = LessonStore(host.state)
     for place, data in OWN.items():
@@ -70,7 +70,7 @@ def test_practice_comes_back_word_for_word(host: Host, tmp_path: Path) -> None:
     bundle = exported(host, tmp_path / "own.zip")
     assert bundle.ids == ()
     assert set(bundle.practice) == set(OWN)
-    # The student's other state, such as the next seed, stays at home.
+    # The student's other state, such as the next seed, is not exported.
     found = {msgspec.json.encode(work) for work in read_all(bundle)}
     assert found == set(OWN.values())
 
@@ -88,7 +88,7 @@ def test_an_empty_practice_folder_is_reported(tmp_path: Path) -> None:
 
 
 def signed(file: Path, contents: Mapping[str, bytes]) -> Path:
-    """A bundle of any files, with a valid manifest and signature."""
+    """Write a bundle of any files, with a valid manifest and signature."""
     file.write_bytes(write_bundle({}, students.signer(1), contents))
     return file
 

@@ -15,7 +15,7 @@ DISKS = lab_disks("abcde")
 
 
 class Printed(NamedTuple):
-    """What a command has printed."""
+    """The output of a command."""
 
     out: str
     err: str
@@ -26,7 +26,7 @@ Typed = Callable[..., Printed]
 
 @pytest.fixture
 def machine() -> FakeMachine:
-    """Five blank disks."""
+    """A machine with five blank disks."""
     return machine_of(*(Device(f"ubd{letter}", number=f"98:{ord(letter)}") for letter in "abcde"))
 
 
@@ -43,7 +43,7 @@ def lab_on(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def typed(capfd: pytest.CaptureFixture[str]) -> Typed:
-    """``typed("disks", status=0)``: runs a command line, which must end with this status."""
+    """``typed("disks", status=0)`` runs a command line, which must end with this status."""
 
     def type_line(*words: str, status: int = 0) -> Printed:
         capfd.readouterr()

@@ -1,4 +1,4 @@
-"""Superblocks of version 1.2 for tests, laid out as linux/raid/md_p.h says."""
+"""Superblocks of version 1.2 for tests, laid out as in linux/raid/md_p.h."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def superblock(
 
 
 READS = ("agent:read-heads",)
-"""How a fake machine is asked for the first bytes of disks."""
+"""The request to a fake machine for the first bytes of disks."""
 
 
 def ends(disks: Sequence[bytes | None]) -> list[DiskEnds]:
-    """The ends of disks with these superblocks, as much as every look asks for."""
+    """The ends of disks with these superblocks, of the usual lengths."""
     return [
         DiskEnds((bytes(SUPERBLOCK_OFFSET) + (data or b"")).ljust(FIRST_BYTES, b"\0"), bytes(4096), bytes(LAST_BYTES))
         for data in disks
@@ -52,6 +52,6 @@ def ends(disks: Sequence[bytes | None]) -> list[DiskEnds]:
 
 
 def as_read(disks: Sequence[bytes | None]) -> str:
-    """What the program returns that reads them."""
+    """The output of the program that reads these disks."""
     read = b"".join(each.first + each.old_place + each.last for each in ends(disks))
     return base64.b64encode(zlib.compress(read)).decode()

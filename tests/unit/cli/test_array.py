@@ -27,7 +27,7 @@ def test_a_plan_prints_the_commands_and_does_nothing(disks: str, machine: FakeMa
     assert "# mdadm writes a superblock on every member" in printed.err
     assert typed(*CREATE, "--disks", disks, "--chunk", "64K", "--plan", "-q") == (CREATED, "")
     assert not any(argv[0] == "mdadm" for argv in machine.runs)
-    # Of named disks nothing has to be known.
+    # Named disks are not looked up on the machine.
     assert disks == "3" or machine.runs == []
 
 
@@ -105,7 +105,7 @@ def test_only_one_disk_can_be_the_journal(typed: Typed) -> None:
 
 @pytest.fixture
 def raid5(machine: FakeMachine) -> FakeMachine:
-    """A running RAID 5 that is in sync, as captured."""
+    """A machine with a running RAID 5 that is in sync, as captured."""
     return running(machine, "raid5-checking")
 
 
@@ -191,7 +191,7 @@ def test_a_spare_joins_first_when_an_array_grows(
     machine: FakeMachine, typed: Typed, arguments: list[str], status: int, expected: list[str]
 ) -> None:
     running(machine, "raid5-bitmap-spare")
-    # It was captured during its first sync.
+    # The array was captured during its first sync.
     machine.files |= {"/sys/block/md0/md/degraded": "0\n", "/sys/block/md0/md/sync_action": "idle\n"}
     printed = typed("--on", "uml:", "array", "grow", "md0", *arguments, "--plan", "--quiet", status=status)
     assert (printed.out or printed.err).splitlines()[: len(expected)] == expected
@@ -297,7 +297,7 @@ def lies_there(machine: FakeMachine, first: list[bytes], second: list[bytes] | N
 
 @pytest.fixture
 def stopped(machine: FakeMachine) -> FakeMachine:
-    """After a restart: a whole RAID 1 and a RAID 5 of which two of three members are gone; neither runs."""
+    """A machine after a restart: a complete RAID 1 and a RAID 5 that lacks two of three members; neither runs."""
     lies_there(machine, mirror("any:0"), [superblock(0, [0, 1, 2], name="any:1", array=OTHER)])
     return machine
 

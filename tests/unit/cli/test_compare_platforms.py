@@ -1,4 +1,4 @@
-"""raidlab compare of several machines, as the instructor types it."""
+"""``raidlab compare`` for several machines, as the instructor types it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_two_bundles(folder: Path, typed: Typed) -> None:
     assert "A: ssh:hdd, physical\nB: ssh:ssd, physical\n" in output
     assert "of 12 conclusions on A, on B: carries over 10, flips 2" in output
     assert "carries over: faster" in output
-    # Raw figures of two machines are never side by side.
+    # Raw figures of two machines must never be shown side by side.
     assert "52000" not in output
     assert "IOPS" not in output
 
@@ -58,13 +58,13 @@ def test_the_tables_fit_into_the_terminal(folder: Path, typed: Typed, monkeypatc
         assert max(map(len, output.splitlines())) <= columns
         assert "flips: slower" in output
         assert "3.9" in output
-    # A pipe has no width: one line for each row, for tools.
+    # A pipe has no width, so each row is one line, for tools.
     monkeypatch.delenv("COLUMNS")
     assert max(map(len, typed("compare", *bundles).out.splitlines())) > 80
 
 
 def two(folder: Path, repeats: int) -> list[str]:
-    """The bundles of two machines with equal disks."""
+    """Write the bundles of two machines with equal disks, and return their paths."""
     for name, seed in (("one", 0), ("two", 1)):
         bundle(folder / f"{name}.zip", machine(name, HDD, HDD, repeats=repeats, seed=seed), folder / "key.pem")
     return [str(folder / "one.zip"), str(folder / "two.zip")]

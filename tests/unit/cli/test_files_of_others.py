@@ -1,4 +1,4 @@
-"""Files that somebody else wrote, through the commands that read them: an answer or an error, and soon."""
+"""Files written by somebody else, through the commands that read them: each gives an answer or an error, and soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``raidlab lesson``: what is typed, what is kept between commands, and how wrong words are answered."""
+"""``raidlab lesson``: input, what is stored between commands, and answers to wrong words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def output_of(typed: Typed) -> OutputOf:
-    """What a command prints, on both streams."""
+    """The output of a command, on both streams."""
     return lambda *words, status=0: "".join(typed(*UML, *words, status=status))
 
 
@@ -36,7 +36,7 @@ def value(typed: Typed) -> Value:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> str:
-    """The path of a lesson file of the student's own."""
+    """The path of the student's own lesson file."""
     folder = tmp_path / "mine"
     folder.mkdir()
     return str(write(folder, sv=TRANSLATION))
@@ -168,7 +168,7 @@ def test_a_lesson_file_is_verified(
     assert "does not come with raidlab: this lesson runs no shell lines; it works on arrays of this lab" in printed
     bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
     assert "minutes is 99" in output_of("lesson", "verify", str(bad), status=2)
-    # test_the_course_is_sound looks for problems, which takes seconds.
+    # The real search for problems takes seconds; test_the_course_is_sound runs it.
     problems: list[str] = []
     courses: list[Course] = []
 

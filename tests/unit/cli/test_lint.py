@@ -1,4 +1,4 @@
-"""raidlab lint, as its user types it."""
+"""``raidlab lint``, as a user types it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def fail_with(error: BaseException) -> None:
 
 
 def loaded_by(*arguments: str) -> set[str]:
-    """Modules that a command line has loaded when it ends."""
+    """The modules that are loaded when a command line ends."""
     code = (
         "import sys\nfrom lab.cli.main import run\n"
         f"status = run({list(arguments)!r})\nprint('LOADED', *sys.modules)\nsys.exit(status)"
@@ -175,7 +175,7 @@ def test_arrays_that_may_run_are_looked_for_before_all_disks_are_blanked(
         return BroughtUp()
 
     monkeypatch.setattr("lab.session.session.bring_up", look)
-    # After the plan, every session looks again.
+    # Every session looks again after the plan.
     monkeypatch.setattr("lab.session.session.LabSession.run", lambda *_, **__: None)
     typed("--on", target, "disks", "reset", "--all")
     assert bool(looked) == is_looked_for

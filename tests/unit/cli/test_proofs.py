@@ -1,4 +1,4 @@
-"""What becomes of a proof that cannot be carried out: it is told with the others, which go on."""
+"""A proof that cannot be carried out is reported with the others, which continue."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_error_is_reported_with_the_other_proofs_here_and_of_a_worker(
 
 
 def on_worker(*, is_drill: bool) -> Proof | Unproved:
-    """Prove the first drill or lesson like a worker, which receives the call and returns the result as bytes."""
+    """Prove the first drill or lesson as on a worker, which receives the call and returns the result as bytes."""
     known = catalogue() if is_drill else [each.lesson.id for each in built_in_course().lessons]
     asked = partial(proved_on_worker, next(iter(known)), "anna", "uml:", is_drill=is_drill)
     found: Proof | Unproved = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(asked))()))

@@ -1,4 +1,4 @@
-"""``raidlab report``: the forms, what it takes, and results that are bad."""
+"""``raidlab report``: its formats, its inputs, and damaged results."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_results_are_listed_and_shown(stored: str, typed: Typed) -> None:
 def test_what_a_killed_machine_left_is_cleared_away_by_a_command_without_machine(tmp_path: Path, typed: Typed) -> None:
     left = tmp_path / "machines" / "1-a"
     left.mkdir(parents=True)
-    # No process has this id: it is above what Linux gives (pid_max, proc(5)).
+    # No process has this id: it is above the largest one that Linux assigns (pid_max, proc(5)).
     (left / "owner.json").write_text('{"process_id": 4194305, "command": "raidlab run"}')
     assert "'raidlab run' (process 4194305) ended without closing its machine" in typed("results").err
     assert not left.exists()

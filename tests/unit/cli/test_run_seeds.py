@@ -1,4 +1,4 @@
-"""``raidlab run seeds``: all studies in one go, and one that fails does not keep the others from running."""
+"""``raidlab run seeds`` runs all studies, and a study that fails does not keep the others from running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ran = list[str]
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """The experiments that were run, in order; louwrentius loses its machine."""
+    """The experiments that were run, in order. The machine is lost during louwrentius."""
     names: Ran = []
 
     def run_one(experiment: Experiment, text: str, request: RunRequest) -> ResultRecord:

@@ -1,4 +1,4 @@
-"""Nothing of the folder that a command is started in, of the environment or of the user's site is imported."""
+"""A command imports nothing from the folder in which it starts, the environment or the user's site-packages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(traps: Traps, *argv: str | Path, seconds: float = SECONDS) -> subprocess
 
 
 def commands(app: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command and sub-command."""
+    """Every command and subcommand."""
     yield words
     for name in app.resolved_commands():
         if not name.startswith("-"):
@@ -60,7 +60,7 @@ def require_no_crash(traps: Traps, stderr: str) -> None:
 
 
 def statuses(traps: Traps, lines: list[tuple[str, ...]]) -> tuple[dict[tuple[str, ...], int], str]:
-    """The status of each command line, and stderr; all run in one process, since each start costs half a second."""
+    """The status of each command line, and stderr. All run in one process, since each start takes half a second."""
     done = run(traps, *isolated_python("-c", ONE_BY_ONE, json.dumps(lines)))
     require_no_crash(traps, done.stderr)
     assert done.returncode == 0, done.stderr
@@ -117,7 +117,7 @@ def test_a_process_of_multiprocessing_is_as_isolated_as_the_one_that_starts_it(t
 
 
 def test_the_traps_catch_an_interpreter_that_is_not_isolated(traps: Traps) -> None:
-    """Else nothing here would mean anything."""
+    """Without this the other tests would prove nothing."""
     environment = traps.environment()
     for name in ("PYTHONHOME", "PYTHONPLATLIBDIR"):
         del environment[name]

@@ -1,4 +1,4 @@
-"""Two machines that measured the same experiment."""
+"""Results of machines that measured the same experiment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine(
     experiment: str = "x",
     seed: int = 0,
 ) -> ResultRecord:
-    """A result with these read and write IOPS, each repeat one per cent up or down."""
+    """A result with these read and write IOPS, with repeats up to one per cent higher or lower."""
     waves = [*WAVES[seed % 6 :], *WAVES[: seed % 6]][:repeats]
     cells = []
     for level in reads:
@@ -50,7 +50,7 @@ def machine(
 
 
 def measured_by(record: ResultRecord, student: int) -> ResultRecord:
-    """The same speeds as another student would have measured them: no two have the same latencies and times."""
+    """The same speeds as measured by another student: no two students have the same latencies and times."""
     cells = tuple(with_figures(each, mean_seconds=0.01 + 1e-9 * (student + 1)) for each in record.cells)
     timings = replace(record.timings, total_seconds=300.0 + 0.001 * student)
     return replace(record, cells=cells, timings=timings)

@@ -1,4 +1,4 @@
-"""Platforms compared without raw figures: what must carry over does, what must flip does, what is bad is left out."""
+"""Platforms compared without raw figures: which conclusions must carry over or flip, and bad data left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.results.records import CONDITIONS, cell, record, with_figures
 
 WRITES = {"single": 100, "raid0": 390, "raid1": 98, "raid5": 90}
-# Here parity is cheap: RAID 5 writes faster than one disk.
+# Parity is cheap on this machine: RAID 5 writes faster than one disk.
 SSD_WRITES = {"single": 20_000, "raid0": 60_000, "raid1": 19_500, "raid5": 30_000}
 
 
@@ -37,7 +37,7 @@ def test_every_figure_is_without_a_unit_and_has_an_interval(both: PlatformCompar
     assert [first.median, second.median] == pytest.approx([3.9, 3.5])
     assert first.low <= first.median <= first.high
     assert rows[PlatformMeasure.CPU_COST, "raid5, rand-write-4k, write"][0] is not None
-    # 10**9 bytes in 10 s, over 100 (and 20 000) writes of 4096 bytes a second.
+    # 10**9 bytes in 10 s, divided by 100 (and 20 000) writes of 4096 bytes per second.
     rebuilt = rows[PlatformMeasure.REBUILD, "raid5"]
     assert rebuilt[0] is not None
     assert rebuilt[0].median == pytest.approx(1e8 / (100 * 4096), rel=0.02)
@@ -55,7 +55,7 @@ def test_the_order_of_the_levels_is_compared(both: PlatformComparison) -> None:
     by = {each.what: each for each in both.agreements}
     reads, writes = by["rand-read-4k, read"], by["rand-write-4k, write"]
     assert (reads.tau, reads.pairs, reads.told, reads.turned) == (1, 6, 6, 0)
-    # RAID 5 before one disk and RAID 1, which are the same here and not there: of six pairs one is turned for certain.
+    # RAID 5 is faster than one disk and RAID 1 only on the second machine: at least one of six pairs is reversed.
     assert writes.tau < 1
     assert writes.pairs == 6
     assert writes.turned >= 1
@@ -149,7 +149,7 @@ ELSEWHERE: dict[str, object] = {"host_name": "b"}
         ([{}, ELSEWHERE], ["a", "b"]),
         ([{}, {"kernel_release": "7.0"}], [f"kernel {CONDITIONS.kernel_release}", "kernel 7.0"]),
         ([{}, {}], ["20261121T100000Z-a", "20261121T100001Z-a"]),
-        # No single property tells these three apart.
+        # No single property distinguishes these three.
         ([{}, VIRTUAL, VIRTUAL | ELSEWHERE], ["real time, a", "virtual time, a", "virtual time, b"]),
     ],
 )

@@ -19,7 +19,7 @@ from tests.unit.fakes import FakeClock, FakeMachine, as_machine
 
 SIZE = 500 * MIB
 
-# Three lines as the kernel writes them (Linux 6.1, Debian 12); mounts of disks are added in the same form.
+# Three lines as the kernel writes them (Linux 6.1, Debian 12). Mounts of disks are appended in the same format.
 MOUNTINFO = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
 23 27 0:22 / /sys rw,relatime - sysfs sysfs rw
@@ -30,7 +30,7 @@ SWAPS = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 
 @dataclass(frozen=True)
 class Device:
-    """One entry of /sys/block; ``entries`` are further names in its folder (partitions)."""
+    """One entry of /sys/block. ``entries`` lists further names in its folder, such as partitions."""
 
     name: str
     size_bytes: int = SIZE
@@ -74,7 +74,7 @@ def lab_disk(name: str = "disk01", node: str = "/dev/ubda", kind: DiskKind = Dis
 def lab_disks(
     letters: str, *, size_bytes: int = SIZE, kind: DiskKind = DiskKind.FILE, prefix: str = "/dev/ubd"
 ) -> tuple[LabDisk, ...]:
-    """Equal disks from disk01 on, one for each letter."""
+    """Equal disks named disk01, disk02 and so on, one for each letter."""
     return tuple(
         LabDisk(name=f"disk{number:02d}", kind=kind, node=f"{prefix}{letter}", size_bytes=size_bytes)
         for number, letter in enumerate(letters, start=1)
@@ -82,7 +82,7 @@ def lab_disks(
 
 
 def opener_of(machine: FakeMachine, disks: Sequence[LabDisk]) -> Opener:
-    """Opens a lab of these disks on the machine, whatever target is asked for."""
+    """Return an opener that opens a lab with these disks on the machine, for any target."""
 
     @contextmanager
     def open_fake(

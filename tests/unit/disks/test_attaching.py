@@ -1,4 +1,4 @@
-"""Exact commands: what is printed to a student is what runs as root."""
+"""Exact commands: what is printed for a student is what runs as root."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ DISKS = lab_disks("bcde", kind=DiskKind.VIRTIO, prefix="/dev/vd")
 
 
 def machine(*, signed: str = "") -> FakeMachine:
-    """vdb is in an array; the others are free."""
+    """A machine on which vdb is in an array; the other disks are free."""
     holders = {"vdb": ("md0",)}
     fake = machine_of(*(Device(f"vd{letter}", holders=holders.get(f"vd{letter}", ())) for letter in "bcde"))
     found = [{"device": name, "type": "ext4"} for name in signed.split()]

@@ -1,4 +1,4 @@
-"""The guard refuses what it does not know, and what it refuses never runs."""
+"""The guard refuses devices that it does not know, and a refused step never runs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_disk_that_is_not_of_the_lab_is_refused_with_every_reason() -> Non
 )
 def test_a_lab_disk_may_be_written_on(machine: FakeMachine) -> None:
     check(machine, "/dev/ubda")
-    # An array that is still to be made is no reason against it.
+    # An array that does not exist yet is no reason to refuse the step.
     check(machine, "/dev/md7", "/dev/ubda")
 
 
@@ -160,7 +160,7 @@ def test_a_lab_disk_by_name_node_or_serial(tmp_path: Path) -> None:
 
 # --- blank disks ------------------------------------------------------------------------------------------------------
 
-# util-linux 2.38.1 (Debian 12), 2026-11-21: one ext4 image and one blank one.
+# util-linux 2.38.1 (Debian 12), 2026-11-21: one image with ext4 and one blank image.
 WIPEFS_EXT4 = """\
 {
    "signatures": [
@@ -232,14 +232,14 @@ def test_partitions_that_nothing_uses_are_no_obstacle_to_what_erases_them() -> N
 def test_a_disk_in_use_is_not_blank(machine: FakeMachine, reason: str) -> None:
     with pytest.raises(DeviceRefused, match=f"^{re.escape(reason)}\n") as caught:
         blank_check(machine, Scripted(WIPEFS_EXT4))
-    # That would be refused as well.
+    # A reset would be refused too.
     assert "reset" not in caught.value.hint
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        # What wipefs 2.38.1 does for a disk that it cannot read: nothing on standard output, and status 1.
+        # wipefs 2.38.1 for a disk that it cannot read: nothing on standard output, and status 1.
         Scripted(status=1, stderr="wipefs: error: /dev/ubda: probing initialization failed: Input/output error"),
         Scripted("not JSON"),
     ],
@@ -317,6 +317,6 @@ def test_a_long_standard_input_arrives_as_it_was(length: int) -> None:
     assert len(given) <= len(text)
     done = subprocess.run(argv, input=given, capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.split()[0] == hashlib.sha256(text.encode()).hexdigest()
-    # It hides no failure.
+    # The packing hides no failure.
     argv, given = packed(("sh", "-c", "cat > /dev/null; exit 3"), text)
     assert subprocess.run(argv, input=given, text=True, check=False, timeout=30).returncode == 3

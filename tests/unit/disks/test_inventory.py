@@ -193,7 +193,7 @@ IMAGE_BYTES = 32 * MIB
 
 
 def disk(path: Path, *writings: tuple[int, bytes], size: int = IMAGE_BYTES) -> Path:
-    """An image with these bytes at these places; negative ones count from the end."""
+    """Create an image with these bytes at these places; negative places count from the end."""
     with path.open("wb") as file:
         file.truncate(size)
         for place, data in writings:

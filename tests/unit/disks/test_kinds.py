@@ -89,9 +89,9 @@ def test_disks_that_a_lab_cannot_have_together() -> None:
 def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None:
     model = find_drive_model(name)
     answer = model.delay_milliseconds + TRANSPORT_MILLISECONDS
-    # A solid-state drive is faster than the transport: there is nothing left to wait for.
+    # A solid-state drive is faster than the transport, so no time is left to wait.
     expected = max(model.service_milliseconds, TRANSPORT_MILLISECONDS)
-    # nbdkit before 1.40 takes whole milliseconds.
+    # nbdkit before 1.40 accepts only whole milliseconds.
     assert answer == pytest.approx(expected, abs=0.5)
     assert model.iops == pytest.approx(model.concurrent_requests * 1000 / model.service_milliseconds)
 

@@ -1,4 +1,4 @@
-"""Attaching and detaching on a machine: what fails half-way leaves nothing, and what is in use stays."""
+"""Attaching and detaching disks on a machine: a partial failure leaves nothing attached, and disks in use stay."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_loop_disks_take_free_devices_in_order(tmp_path: Path) -> None:
     assert [disk.node for disk in made] == ["/dev/loop0", "/dev/loop2"]
     assert lab.disks == made
     assert machine.runs[0] == ("modprobe", "loop", "max_loop=64")
-    # The embedded kernel's file system knows no direct I/O.
+    # The embedded kernel's file system does not support direct I/O.
     assert ("losetup", "/dev/loop2", "/run/raidlab/disks/disk02.img") in machine.runs
 
 
@@ -105,7 +105,7 @@ def test_a_second_set_of_ram_disks_would_be_the_first(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="already has ram disks"):
         lab.attach(specs(1, DiskKind.RAM, size_bytes=MIB, first=3))
     assert machine.runs == [("modprobe", "brd", "rd_nr=2", "rd_size=1024")]
-    # A later command removes them, too.
+    # A later command removes them too.
     later = Lab(machine, host_in(tmp_path), lab.disks)
     later.detach(lab.disks)
     assert machine.runs[-1][-1].endswith("modprobe -r brd")
@@ -178,7 +178,7 @@ def test_a_partition_is_refused_as_a_physical_disk(tmp_path: Path) -> None:
 
 
 def open_as(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this machine be every target's."""
+    """Use this machine for every target."""
     monkeypatch.setattr("lab.disks.lab.open_machine", lambda *_, **__: nullcontext(machine))
 
 
@@ -196,7 +196,7 @@ def test_a_machine_just_started_gets_the_folder_of_the_disks_sockets_first(
 def test_an_experiment_leaves_disks_alone_that_carry_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
 ) -> None:
-    """A member of a stopped array is in use by nothing; and if no disk suits, none has been chosen."""
+    """No device uses a member of a stopped array. If no disk is suitable, none is chosen or erased."""
     machine = machine_of(Device("vda", number="254:0"), Device("vdb", number="254:16"))
     open_as(machine, monkeypatch)
     monkeypatch.setattr("lab.disks.lab.virtio_disks", lambda _: lab_disks("ab", kind=DiskKind.VIRTIO, prefix="/dev/vd"))

@@ -65,7 +65,7 @@ def test_too_little_room_is_reported_before_any_image_is_made(
         with pytest.raises(LabError, match=r"the disks need up to 16 MiB, but .* has 15 MiB left"):
             folder.images.make(folder.specs)
         assert not folder.images.path(folder.specs[0].name).exists()
-        # Images that are there need no further room.
+        # Images that already exist need no further space.
         folder.images.make(folder.specs[:1])
         folder.images.make(folder.specs)
 
@@ -136,7 +136,7 @@ def test_a_damaged_list_or_one_of_what_cannot_be_touches_nothing(state: StateFol
     assert "move that file elsewhere" in caught.value.hint
     assert victim.read_bytes() == b"precious"
     assert path.read_bytes() == data
-    # The lab is not left locked.
+    # The lab does not stay locked.
     path.unlink()
     with lab_folder(state, "default") as folder:
         assert len(folder.specs) == 9
@@ -145,7 +145,7 @@ def test_a_damaged_list_or_one_of_what_cannot_be_touches_nothing(state: StateFol
 def test_disks_that_cannot_be_made_leave_the_lab_as_it_was(state: StateFolder) -> None:
     with lab_folder(state, "default") as folder:
         folder.save(files(2))
-        # More than any file system that tests run on takes, as one file or as a whole.
+        # Larger than any file, or any file system, on which tests run.
         with pytest.raises(LabError, match=r"the disks need up to|cannot be created"):
             folder.add([DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=MOST_DISK_BYTES)])
         assert folder.specs == files(2)

@@ -1,4 +1,4 @@
-"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin; checksums of their contents."""
+"""Emulated drives: their mechanics, in C with simulated time; their plugin; checksums of their contents."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ SIMPLE = Mechanics(
     track_switch_ms=0.5,
     overhead_ms=0.1,
 )
-"""A turn takes 10 ms; sectors 25 and 50 us."""
+"""A revolution takes 10 ms; a sector takes 25 or 50 µs."""
 
 
 @pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
-    """Plays requests on a drive and returns when each is answered."""
+    """A function that plays requests on a drive and returns when each of them is answered, in seconds."""
     program = tmp_path_factory.mktemp("probe") / "probe"
     compiler = next(found for name in ("tcc", "gcc", "cc") if (found := shutil.which(name)))
     sources = Path(lab.disks.__file__).parent / "drive"
@@ -85,7 +85,7 @@ def drive(name: str) -> Mechanics:
 
 
 def alone(sectors: Iterable[int], count: int = 8, gap: float = 0.1) -> list[Request]:
-    """One read after another, with long rests between them."""
+    """One read after the other, with long pauses between them."""
     return [("r", index * gap, sector, count) for index, sector in enumerate(sectors)]
 
 
@@ -108,13 +108,13 @@ def test_a_random_read_takes_overhead_seek_and_half_a_turn(play: Play) -> None:
 
 
 def test_seek_time_follows_the_curve(play: Play) -> None:
-    """The shortest of many accesses over a distance is the seek alone: the sector was just about to come by."""
+    """The shortest of many accesses over a distance is the seek alone, since the sector was just about to arrive."""
     source = random.Random(2)
     cylinders = SECTORS / (300 * 2)
     for share in (0.02, 0.09, 0.3, 0.8):
         distance = round(share * cylinders)
         start = [source.randrange(1000) for _ in range(400)]
-        # From the first zone (800 sectors a cylinder); places in the second begin in the middle of the stroke.
+        # From the first zone (800 sectors per cylinder). The second zone begins in the middle of the stroke.
         middle = round(cylinders / 2)
         beyond = middle * 800 + max(0, distance - middle) * 400
         target = distance * 800 if distance < middle else beyond
@@ -175,7 +175,7 @@ CACHED = changed(SIMPLE, write_cache_bytes=64 * 1024)
 def test_the_write_cache_answers_at_once_until_it_is_full(play: Play) -> None:
     answers = play(CACHED, [("w", 0.0, 8 * 997 * index % SECTORS, 8) for index in range(20)])
     assert max(answers[:16]) < 0.0005
-    # The first run left the cache as soon as it was there.
+    # The first run left the cache as soon as it had arrived there.
     assert min(answers[17:]) > 0.001
 
 
@@ -206,7 +206,7 @@ def test_reads_from_the_write_cache_need_no_mechanics(play: Play) -> None:
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the configuration, without drive models of this computer's user."""
+    """The configuration folder, without drive models of this computer's user."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     all_drive_models.cache_clear()
     yield tmp_path
@@ -236,7 +236,7 @@ def test_a_drive_without_zones_is_refused() -> None:
 
 
 def test_published_drives_seek_as_published() -> None:
-    """Table 1 of the AdaptRaid study; the two pieces of each curve meet at 600 cylinders."""
+    """Table 1 of the AdaptRaid study. The two pieces of each curve meet at 600 cylinders."""
     for name, short, long in (("cheetah-4lp", 5.35, 5.29), ("barracuda-4lp", 8.70, 8.70)):
         mechanics = drive(name)
         assert mechanics.seek_seconds(599.99) * 1000 == pytest.approx(short, abs=0.01)

@@ -1,4 +1,4 @@
-"""The doctor's reports on computers and machines on which parts are missing."""
+"""The doctor's reports on computers and machines on which something is missing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COMPUTER = {
 
 
 def processes_with(programs: Sequence[str], answers: Mapping[str, tuple[int, str]]) -> Mock:
-    """Installed programs; ``answers``: start of the command line -> status and output."""
+    """Installed programs. ``answers``: start of the command line -> status and output."""
 
     def run(argv: Sequence[str], **_: object) -> Completed:
         line = " ".join(argv)
@@ -66,7 +66,7 @@ def no_built_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def x86_64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fix the processor's architecture, and accept any busybox in /usr/bin as static."""
+    """Set the processor's architecture, and treat any busybox in /usr/bin as static."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(
         "lab.machine.stock_kernels.is_static_program", lambda path: bool(path) and str(path).startswith("/usr/bin/")
@@ -185,7 +185,7 @@ def flags(words: str) -> dict[str, str]:
 
 
 def lacking(**layers: str) -> dict[str, tuple[int, str]]:
-    """Answer of the program that tries the layers of the confinement, with why some are not available."""
+    """Output of the program that tries the layers of the confinement, with reasons for missing layers."""
     reasons = {"namespace": "", "landlock": "", "seccomp": "", **layers}
     return {"/usr/bin/python3 -IS": (0, json.dumps(reasons))}
 
@@ -255,7 +255,7 @@ def test_a_check_says_what_is_there_and_what_to_do(
     ("target", "given", "is_ready"),
     [
         ("vagrant:raidlab2", {"programs": ["ssh"]}, False),
-        # A running machine needs only ssh.
+        # With a running machine, only ssh is needed.
         ("vagrant:raidlab2", {"programs": ["ssh", "vagrant"]}, True),
         ("uml:", {"programs": [name for name in ALL_PROGRAMS if name not in ("mkfs.xfs", "sudo")]}, True),
         ("qemu:", {"programs": WITHOUT_SUDO}, True),
@@ -264,7 +264,7 @@ def test_a_check_says_what_is_there_and_what_to_do(
         ("uml:", {"answers": NO_MD}, True),
         ("qemu:", {"answers": NO_MD}, True),
         ("local:", {"answers": NO_MD}, False),
-        # There is no /dev/kvm.
+        # /dev/kvm does not exist.
         ("uml:", {"files": flags("svm")}, True),
         ("uml:", {"state": UNWRITABLE}, False),
         ("uml:", {"answers": NO_NAMESPACE}, True),
@@ -279,7 +279,7 @@ def test_only_what_a_target_requires_blocks_it(
 def test_the_published_schema_is_the_reports_own(tmp_path: Path) -> None:
     published = json.loads(SCHEMA.read_text(encoding="utf-8"))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "raidlab doctor --json"}
-    # Encoded: defaults of fields are lists in a file, not tuples.
+    # Encoded, since defaults of fields are lists in a file, not tuples.
     assert published == json.loads(msgspec.json.encode({**head, **msgspec.json.schema(DoctorReport)}))
     jsonschema.Draft202012Validator.check_schema(published)
     for report in (examine(tmp_path), examine(tmp_path, programs=[])):

@@ -1,4 +1,4 @@
-"""Ended drills in a state folder."""
+"""Completed drills in a state folder."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_the_first_attempt_counts_and_another_is_seen(host: Host) -> None:
         begin_exam(host, "11-second-error", seed="fox", minutes=45, again=False)
     assert "--again" in caught.value.hint
     assert begin_exam(host, "01-dropped-members", seed="", minutes=10, again=False).attempt == 1
-    # A line that was torn forgets no other.
+    # A truncated line does not invalidate the other lines.
     with (host.state.root / "drills" / "exams.jsonl").open("ab") as log:
         log.write(b'{"drill": "11-second-error", "minu\n')
     second = begin_exam(host, "11-second-error", seed="fox", minutes=60, again=True)

@@ -63,7 +63,7 @@ BEGINNINGS = {line.split(" | ")[0].strip("| ") for line in DOCS.splitlines() if 
 
 
 def example(folder: Path) -> Path:
-    """The example in docs/drills.md as a file."""
+    """Write the example in docs/drills.md to a file."""
     path = folder / "40-stale-mirror.toml"
     path.write_text(DOCS.partition("\n```toml\n")[2].partition("\n```\n")[0], encoding="utf-8")
     return path

@@ -41,7 +41,7 @@ def test_superblocks_are_counted_among_the_members_of_the_data() -> None:
     other = msgspec.structs.replace(SEEN, uuid="c:d")
     assert holds(with_superblock("disk01", other), that="superblock", became="other")
     assert not holds(with_superblock("disk01", other), that="superblock", became="other", at_least=2)
-    # Without names, only the members of the array with the data count.
+    # Without names, only members of the array with the data count.
     assert not holds(with_superblock("disk03", other), that="superblock", became="other")
 
 
@@ -149,7 +149,7 @@ def test_an_unknown_check_is_rejected_with_the_nearest_name() -> None:
 def test_mistakes_that_no_wrong_way_of_the_drill_makes(
     changes: dict[str, Any], rewritten: bool, mistakes: set[str]
 ) -> None:
-    """All others are made on real arrays: tests/kernel/test_drill_proofs.py."""
+    """All other mistakes are made on real arrays: tests/kernel/test_drill_proofs.py."""
     path = catalogue()["10-created-over"]
     variants = (ready(read_drill(path), path, seed) for seed in "abcdefgh")
     drill = next(each for each in variants if each.values["level"] == "6")

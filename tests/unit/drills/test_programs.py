@@ -1,4 +1,4 @@
-"""The programs of drills: exact copies of disks, the data that members still hold, and when md is busy."""
+"""The programs of drills: exact copies of disks, the data that members still contain, and when md is busy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_copy_is_the_same_and_has_holes_where_there_are_zeros(disk: Path, tmp_
 
 SMALL_PIECE = 8192
 SMALL = 3 * SMALL_PIECE + 4096
-"""With small pieces, more writes reach across two of them."""
+"""With small pieces, more writes cross the border between two of them."""
 
 
 @given(writes=st.lists(st.tuples(st.integers(0, SMALL - 4096), st.binary(min_size=1, max_size=4096)), max_size=6))
@@ -143,7 +143,7 @@ ROW_PAGES = ROWS * CHUNK_PAGES
 
 @dataclass
 class Made:
-    """Members made by the rules of geometry.py and picture.py, and the program's notes on the array."""
+    """Members made by the rules of geometry.py and picture.py, and the program's record of the array."""
 
     folder: Path
     rows: tuple[StripeRow, ...]
@@ -163,7 +163,7 @@ class Made:
         write(self.members[slot], at * PAGE_BYTES, bytes(PAGE_BYTES))
 
     def pages(self, row: int, kinds: tuple[ChunkKind, ...] = (ChunkKind.DATA,), slot: int | None = None) -> set[int]:
-        """First pages of the data chunks of a row."""
+        """First pages of the chunks of these kinds in a row."""
         cells = enumerate(self.rows[row].chunks)
         return {c.number * CHUNK_PAGES for at, c in cells if c.kind in kinds and slot in (None, at)}
 
@@ -274,11 +274,11 @@ def test_what_lies_elsewhere_can_be_had_if_it_is_not_zeros(tmp_path: Path) -> No
 
 def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     made = make(tmp_path / "made", "raid5", 4, "left-symmetric")
-    # The parity of a row of zeros is zeros too.
+    # The parity of a row of zeros is zero too.
     row_bytes = 3 * CHUNK_PAGES * PAGE_BYTES
     write(made.folder / "array", 4 * row_bytes, bytes(row_bytes))
     note(made.folder, made.noted["files"], made.geometry)
-    # The members still hold the old data of this row, and zeros elsewhere do not count as copies.
+    # The members still contain the old data of this row, and zeros elsewhere do not count as copies.
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
 
@@ -348,7 +348,7 @@ def test_extents_that_were_reported_before_a_failure_count(tmp_path: Path, monke
     assert disks_program.mapped({"place": str(tmp_path)}) == {"files": [2], "folders": [2]}
 
 
-# Files and words: md.rst in the kernel's documents. On real arrays: tests/kernel/test_settle.py.
+# Files and words: md.rst in the kernel's documentation. On real arrays: tests/kernel/test_settle.py.
 SETTLE = Path(lab.drills.__file__).with_name("settle.bash")
 IDLE = {
     "sync_action": "idle",

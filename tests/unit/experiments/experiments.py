@@ -14,7 +14,7 @@ question = "Does it work?"
 
 
 def arrays(**made: str) -> str:
-    """Id -> level, members, and further lines of TOML."""
+    """TOML of arrays, from id -> level, number of members, and further lines of TOML."""
     return "".join(
         '[[arrays]]\nid = "{}"\nlevel = "{}"\nmembers = {}\n{}\n'.format(name, *f"{words} ".split(" ", 2))
         for name, words in made.items()

@@ -1,4 +1,4 @@
-"""The parts of a run that decide without a machine: stopwatch, progress, stamps, refusals, measuring again."""
+"""The parts of a run that decide without a machine: stopwatch, progress, stamps, refusals, repeated measurements."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_steps_fill_the_bar_by_the_time_they_should_take(
     clock.sleep(total / 8)
     watched.on_sample(sample(1.0))
     assert reports[-1].fraction == pytest.approx(0.125)
-    # Quicker than expected: the next step begins where this one should have ended.
+    # The step was faster than expected: the next one starts where this one should have ended.
     watched.doing("measure", total / 4)
     assert reports[-1].fraction == pytest.approx(0.25)
     assert reports[-1].left_seconds == pytest.approx(0.75 * total)
@@ -218,7 +218,7 @@ def test_a_run_ends_at_the_next_step_after_it_was_cancelled() -> None:
     observer = ProgressMeter(experiment(), FakeClock(), reported.append, lambda: bool(cancelled))
     observer.doing("build", 1)
     cancelled.append(True)
-    # What was measured until then is still kept.
+    # Measurements up to this point are still kept.
     observer.done("a/rand-read-4k/healthy/0")
     with pytest.raises(RunCancelled, match="before this step: measure"):
         observer.doing("measure", 1)
@@ -238,7 +238,7 @@ def test_in_virtual_time_the_time_left_is_estimated_from_finished_steps(
     watched.doing("measure", total / 4)
     assert reports[-1].step_seconds == pytest.approx(total / 4 / 50)
     assert reports[-1].left_seconds == pytest.approx((0.75 * total - 3) / 50)
-    # Half of the step is over.
+    # Half of the step is done.
     clock.sleep(total / 8 / 50)
     watched.on_sample(sample(1.0))
     assert reports[-1].fraction == pytest.approx(0.375 + 3 / total)
@@ -267,7 +267,7 @@ def test_a_computer_that_is_never_quiet_costs_a_quarter_more() -> None:
     spare = SpareMeasurements(planned=40)
     assert sum(spare.take(0.9, 1.0, 0) for _ in range(40)) == 10
     assert SpareMeasurements(planned=1).left == MEASURED_AGAIN
-    # A resumed run has what its first part left.
+    # A resumed run may use what its first part left over.
     assert [SpareMeasurements(planned=40, used=9).left, SpareMeasurements(planned=4, used=3).left] == [1, 0]
 
 

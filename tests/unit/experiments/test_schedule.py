@@ -1,4 +1,4 @@
-"""The order of cells, and repeats until the interval is narrow: which cells get more."""
+"""The order of cells, and repeats until the interval is narrow: which cells are repeated more often."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_repeat_visits_every_cell_once(seed: int, repeats: int, sharing: s
 def test_several_repeats_on_each_build_are_still_every_cell_once(seed: int, repeats: int, rounds: int) -> None:
     order = order_of(experiment(f"repeats = {repeats}\nseed = {seed}\nrounds_per_build = {rounds}", SHARED))
     assert sorted(order) == sorted((array, workload, repeat) for array, workload in PAIRS for repeat in range(repeats))
-    # Each array stands once in every block of repeats, and its repeats in the block follow one another.
+    # Each array occurs once in every block of repeats, and its repeats in the block are consecutive.
     builds = [key for key, _ in itertools.groupby((array, repeat // rounds) for array, _, repeat in order)]
     assert sorted(builds) == sorted((array, block) for array in "abc" for block in range(-(-repeats // rounds)))
     on_one = [(repeat // rounds, array, repeat) for array, _, repeat in order]
@@ -71,13 +71,13 @@ def test_all_repeats_on_one_build_are_no_interleaved_order(rounds: int, is_inter
 def test_the_order_is_drawn_anew_for_each_repeat_and_seed(sharing: str) -> None:
     order = order_of(experiment("repeats = 8\nseed = 1", sharing))
     rounds = [tuple(array for array, _, number in order if number == repeat) for repeat in range(8)]
-    # Arrays on shared disks take turns: each is built on once in a round.
+    # Arrays on shared disks take turns: each is built once in a round.
     assert len({tuple(dict.fromkeys(each)) for each in rounds}) > 1
     assert order != order_of(experiment("repeats = 8\nseed = 2", sharing))
 
 
 def test_the_order_of_a_seed_is_the_same_in_every_release() -> None:
-    # Results of one experiment are compared across machines: the draw must not change silently.
+    # Results of one experiment are compared across machines, so the random order must not change silently.
     found = [(array, workload.split("-")[1]) for array, workload, _ in order_of(experiment("repeats = 1\nseed = 2024"))]
     assert found == [("c", "read"), ("c", "write"), ("b", "write"), ("b", "read"), ("a", "read")]
 
@@ -112,7 +112,7 @@ def test_remaining_cells_are_exactly_the_missing_ones(done: set[str]) -> None:
     missing = set(planned_keys(RESUMABLE)) - done
     assert {cell.key for cell in jobs} == {cell.key for cell in cells(RESUMABLE)} & missing
     assert [cell for cell in cells(RESUMABLE) if cell in jobs] == list(jobs)
-    # A rebuild is one act: it is done again whole if one of its phases is missing.
+    # A rebuild is one unit: if one of its phases is missing, the whole rebuild is repeated.
     assert set(rebuilds) == {cell for cell in rebuild_cells(RESUMABLE) if set(cell.keys) & missing}
 
 
@@ -161,12 +161,12 @@ def test_the_maximum_of_repeats_ends_a_cell_with_a_note() -> None:
 
 
 def test_between_two_interim_looks_no_cell_is_stopped() -> None:
-    """Seven narrow repeats are no reason to stop: chances to be lucky are counted at the looks only."""
+    """Seven narrow repeats are no reason to stop: a lucky chance is accounted for only at the interim looks."""
     plan = experiment("most_repeats = 20\nwanted_half_width = 0.05")
     assert wide_cells(plan, measured(a=STEADY)) == frozenset()
     assert wide_cells(plan, measured(a=[*STEADY, 100])) == {("a", "rand-read-4k")}
     assert wide_cells(plan, measured(a=[*STEADY, *STEADY])) == frozenset()
-    # Fewer than the six that an interval of 95 % needs: on to the first look.
+    # Fewer than the six repeats that an interval of 95 % needs, so the cell continues to the first look.
     early = experiment("repeats = 3\nmost_repeats = 20")
     assert wide_cells(early, measured(a=STEADY[:3])) == {("a", "rand-read-4k")}
 

@@ -1,4 +1,4 @@
-"""Experiments as files, with pools of several kinds of disks; what cannot be is refused before anything starts."""
+"""Experiments as files, with pools of several kinds of disks. Impossible ones are refused before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the oracle's blocks lie on members, and what is lost with them."""
+"""Where the oracle's blocks lie on members, and which blocks are lost with members."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_array_with_too_few_members_has_no_map() -> None:
 
 @each_shape
 def test_lost_are_exactly_the_blocks_of_which_nothing_is_left(word: str, layout: str, members: int) -> None:
-    """Survival by the level's own rule, block by block by where the copies and the parity lie."""
+    """Compares the level's own survival rule with the places of copies and parity, block by block."""
     found = map_of(word, layout, members)
     for count in range(3):
         for failed in combinations(range(members), count):
@@ -113,7 +113,7 @@ def test_a_bad_page_counts_as_a_missing_member_of_its_strip_alone() -> None:
 
 
 def test_a_strip_is_a_page_of_all_members() -> None:
-    # Chunks of four blocks: block 1 and those of the two other chunks of its row.
+    # Chunks of four blocks: block 1 and the blocks at its place in the other two chunks of its row.
     assert RAID5.strips([1]) == RAID5.strips([5]) == RAID5.strips([9]) == {1}
     assert RAID5.blocks_in({1}, {0, 1, 2, 3}) == {1, 5, 9}
     assert RAID5.blocks_in({1}, {RAID5.places(5)[0][0]}) == {5}

@@ -1,4 +1,4 @@
-"""Campaigns: every seed once, each finding stored first, shrunk and continued; their commands; planted bugs."""
+"""Campaigns: every seed runs once, each finding is stored first, then shrunk; their commands; planted bugs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from lab.store import LATEST, LOCK_NAME, Journal, RunFolders
 from tests.unit.disks import machines
 
 Rule = Callable[[FaultHistory], str]
-"""What a history shows: the kind of a difference, or nothing."""
+"""Returns the kind of difference that a history shows, empty for none."""
 
 
 def outcome_of(history: FaultHistory, kind: str, *, is_over: bool = False) -> HistoryOutcome:
@@ -67,7 +67,7 @@ def outcome_of(history: FaultHistory, kind: str, *, is_over: bool = False) -> Hi
 
 @dataclass
 class PlayedByRule:
-    """Stands in for ``play``: how many machines were opened, which histories were played, and what ends a machine."""
+    """Replaces ``play``. Records which machines were opened, which histories were played, and what ends a machine."""
 
     rule: Rule
     host: Host
@@ -77,7 +77,7 @@ class PlayedByRule:
     on_history: Callable[[FaultHistory], None] = lambda _: None
     planted: int = 0
     control: Rule = lambda _: ""
-    """What a history shows while no bug is planted, where one is looked for."""
+    """The result of a history while no bug is planted, in a search for a planted bug."""
 
     @property
     def arena(self) -> Arena:
@@ -113,7 +113,7 @@ class _RuledArena(Arena):
 
 
 generated_once = cache(generated)
-"""Making the histories takes longer than anything else here."""
+"""Generating the histories takes longer than anything else here."""
 Gathered = tuple[HistoryOutcome, dict[str, bytes]]
 RECORD = FindingRecord(
     id="c1-7",
@@ -143,7 +143,7 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.fixture
 def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
-    """All is played by a rule; ``shows_cuts`` unless a test sets another."""
+    """Plays everything by a rule, ``shows_cuts`` unless a test sets another one."""
     found = PlayedByRule(shows_cuts, host)
     monkeypatch.setattr(campaigns, "generated", generated_once)
     monkeypatch.setattr(campaigns, "play", found.play)
@@ -266,20 +266,20 @@ def test_a_machine_that_is_lost_is_replaced(played: PlayedByRule) -> None:
         played, lambda history: SHOWN if len(history.acts) > 3 else "", ends_machine=frozenset({SHOWN})
     )
     assert len(shrinker.smallest.acts) == 4
-    # Each time that it showed, it took the machine with it.
+    # Each history that showed the difference also ended its machine.
     shown = sum(len(history.acts) > 3 for history in played.played)
     assert played.opened in (shown, shown + 1)
 
 
 KIND = "lost after acknowledgement"
 SEEDS = 40
-"""Two batches."""
+"""Two batches of seeds."""
 CUT_SEEDS = [seed for seed in range(1, SEEDS) if any(act.kind is ActKind.CUT for act in generated_once(seed).acts)]
 ASKED: dict[str, Any] = {"first": 1, "seeds": SEEDS, "seconds": 0.0}
 
 
 def shows_cuts(history: FaultHistory) -> str:
-    """A bug in what a power cut leaves, in seeds of which there are few."""
+    """A bug in the state after a power cut, in a few seeds only."""
     is_cut = any(act.kind is ActKind.CUT for act in history.acts)
     return KIND if is_cut and history.seed in CUT_SEEDS[:2] else ""
 
@@ -316,12 +316,12 @@ def test_a_finding_is_stored_shrunk_with_all_files_for_a_maintainer(played: Play
         assert {path.name for path in kept.folder.iterdir()} == {
             *("finding.json", "history.json", "commands.sh", "seen.jsonl", "kernel.log"),
         }
-    # The finding as it was first seen is no longer there beside it.
+    # The finding as it was first seen has been replaced.
     assert len(FindingStore(played.host).all()) == 2
 
 
 def test_what_needs_the_histories_before_it_is_replayed_behind_them(played: PlayedByRule) -> None:
-    # Seen only where the machine had played the seed before.
+    # Shows only if the machine played the previous seed before.
     played.rule = lambda h: KIND if h.seed == 12 and played.played[-2:-1] == [generated(11)] else ""
     summary = campaign(played, workers=1)
     assert [record.id for record in summary.findings] == ["c1-12-a11"]
@@ -359,7 +359,7 @@ def test_of_two_simultaneous_findings_of_workers_one_is_stored(played: PlayedByR
     played.planted, played.rule = 3, lambda _: KIND
 
     def control(_history: FaultHistory) -> str:
-        # While the kernel without the bug is tried, the other worker has long seen its own.
+        # While the kernel without the bug is tried, the other worker has long found its own.
         time.sleep(0.3)
         return ""
 
@@ -375,7 +375,7 @@ def test_of_two_simultaneous_findings_of_workers_one_is_stored(played: PlayedByR
 
 def test_a_find_is_shrunk_only_as_far_as_it_needs_the_planted_bug(played: PlayedByRule) -> None:
     played.planted = 3
-    # Alone, the power cut shows the same without the bug.
+    # On its own, the power cut shows the same difference without the bug.
     played.control = lambda history: KIND if len(history.acts) < 2 else ""
     summary = campaign(played, stops_at_first=True, workers=1)
     assert [record.operations for record in summary.findings] != []
@@ -383,7 +383,7 @@ def test_a_find_is_shrunk_only_as_far_as_it_needs_the_planted_bug(played: Played
 
 
 class Stop(BaseException):
-    """As Ctrl-C."""
+    """Like Ctrl-C."""
 
 
 @pytest.mark.parametrize("at", [1, 9, 39])
@@ -409,7 +409,7 @@ def test_an_interrupted_campaign_loses_nothing_and_can_be_resumed(played: Played
 def test_a_finding_stored_but_not_noted_in_the_journal_is_shrunk_first(
     played: PlayedByRule, monkeypatch: pytest.MonkeyPatch, is_hunt: bool
 ) -> None:
-    """A campaign ends between keeping a finding and noting its seed; it is not played again when resumed."""
+    """A campaign ends between storing a finding and recording its seed; the seed is not played again when resumed."""
     real, first = CampaignJournal.add, f"c1-{CUT_SEEDS[0]}"
     reported: list[str] = []
 
@@ -427,7 +427,7 @@ def test_a_finding_stored_but_not_noted_in_the_journal_is_shrunk_first(
     assert {record.status for record in summary.findings} == {"shrunk"}
     assert [words for words in reported if words.startswith(f"stored as {first}-s")]
     assert not [words for words in reported if words.startswith(f"{first}: {KIND}")]
-    # A hunt for a planted bug ends with it.
+    # A hunt for a planted bug ends with this finding.
     assert is_hunt != any(words.startswith(f"c1-{CUT_SEEDS[1]}") for words in reported)
 
 
@@ -443,7 +443,7 @@ def test_leftover_findings_are_listed_before_any_worker_starts(
 
     monkeypatch.setattr(FindingStore, "all", listing)
     campaign(played)
-    # Whoever lists later takes up what another worker has only just kept.
+    # A worker that lists later would take up a finding that another worker has just stored.
     assert not [name for name in listed if name.startswith("raidlab-campaign")]
 
 
@@ -507,7 +507,7 @@ def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: Play
         raise Stop
 
     def rule(_: FaultHistory) -> str:
-        # As a machine that takes a while to close.
+        # Like a machine that takes a while to close.
         os.kill(os.getpid(), signal.SIGUSR1)
         at_work.set()
         time.sleep(0.5)
@@ -634,7 +634,7 @@ def test_a_replay_uses_the_history_of_the_id_or_of_the_stored_finding(
     assert "3 replays: the same verdict each time" in capsys.readouterr().out
     assert fault("replay", "c1-9") == ExitCode.DONE
     assert "nothing else is wrong" in capsys.readouterr().out
-    # As if an earlier version had made it: not what the seed makes now.
+    # As if an earlier version had stored it: the seed no longer generates this history.
     folder = FindingStore(Host.real("tests")).put(RECORD, generated(8), {})
     for word in ("c1-7", str(folder)):
         fault("replay", word)

@@ -1,4 +1,4 @@
-"""Crash points: their verdicts, what a known defect excuses, and what is reported when an exploration ends."""
+"""Crash points: their verdicts, what a known defect excuses, and reports when an exploration ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CUTS = [Cut(number, {}, {}) for number in range(1, 9)]
 
 @pytest.fixture
 def exploration(monkeypatch: pytest.MonkeyPatch) -> Exploration:
-    """On a machine that is lost at the fourth crash point."""
+    """An exploration on a machine that is lost at the fourth crash point."""
 
     @contextmanager
     def opened(*_: object, **__: object) -> Iterator[object]:
@@ -76,7 +76,7 @@ def test_a_lost_machine_is_reported_with_the_crash_point(exploration: Exploratio
 def test_an_unfinished_configuration_is_not_stored(
     stops: bool, error: type[LabError], exploration: Exploration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that is lost at the fourth crash point; a cancellation takes precedence."""
+    """The machine is lost at the fourth crash point. A cancellation takes precedence."""
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     host = Host.real("tests")
     with pytest.raises(error):
@@ -97,21 +97,21 @@ def test_unfinished_work_is_reported_when_the_exploration_is_closed(
         def get(self, *_: Any) -> Any:
             self.asked += 1
             if self.asked == 2:
-                # Set only when it is closed; until then only the first result is requested.
+                # Set only on closing; until then only the first result is requested.
                 is_closing.set()
             return super().get()
 
     def on_point(verdict: PointVerdict) -> None:
         points.append(verdict)
         if len(points) > 3:
-            # The first of the second configuration, until all is being ended.
+            # The first point of the second configuration waits here until closing.
             is_closing.wait(60)
 
     monkeypatch.setattr(queue, "SimpleQueue", Results)
     work = [(CONFIGURATION, str(seed)) for seed in range(9)]
     running = explore_all(replace(exploration, on_point=on_point), work, machines=1, on_rest=rest.append)
     assert next(running).tally.points == 3
-    # Otherwise nothing else may have begun.
+    # Otherwise nothing else might have begun.
     wait_until(lambda: len(points) > 3)
     running.close()
     assert [(each.seed, each.tally.points) for each in rest] == [("1", 1)]
@@ -157,7 +157,7 @@ LABEL = {"raid_disks": 5, "reshape_position": 0, "data_offset": DATA_SECTOR, "re
 
 
 def judge_of(name: str, *writes: tuple[int, int, int]) -> Judge:
-    """Of a recording with these writes: drive, sector of its data, sectors. None of them was flushed."""
+    """A judge for a recording with these unflushed writes: drive, sector of its data, sectors."""
     lines = [
         RECORD.pack(2 * number + 1, 2 * number + 2, DATA_SECTOR + sector, 0, count, drive, DRIVE_WRITE, 0)
         for number, (drive, sector, count) in enumerate(writes)
@@ -186,7 +186,7 @@ def test_first_rows_of_a_reshape_are_excused_where_it_has_written_and_not_record
 
 
 def test_beyond_its_first_rows_a_reshape_is_excused_of_nothing() -> None:
-    # 2 chunks of 4 blocks, 3 and 4 members of data.
+    # 2 chunks of 4 blocks, times 3 and times 4 data members (before and after the reshape).
     end = 2 * 4 * 3 * 4
     judge = judge_of(RESHAPE, *((drive, 0, 2048) for drive in range(4)))
     assert judged(judge, blocks=(end - 1,), labels=[LABEL] * 5) is KNOWN
@@ -208,7 +208,7 @@ def test_an_array_is_refused_only_if_superblocks_have_different_shapes(disks: in
 
 
 def test_a_bitmap_excuses_copies_that_were_being_written_and_no_others() -> None:
-    # RAID 10 of four: the first chunk of members 2 and 3 is the array's second, and row 1.
+    # RAID 10 of four: the first chunk of members 2 and 3 is the second chunk of the array, which is row 1.
     judge = judge_of("raid10/bitmap/rebuild/mixed", (3, 0, 8))
     assert judged(judge, rows=(1,)) is KNOWN
     assert judged(judge, rows=(2,)) is BROKEN

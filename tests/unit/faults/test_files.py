@@ -27,7 +27,7 @@ def ledger(*events: list[Any]) -> FileLedger:
 
 
 def done(*event: Any) -> list[list[Any]]:
-    """An event and that it ended."""
+    """An event and its acknowledgement."""
     return [list(event), ["acknowledged", event[1]]]
 
 
@@ -98,7 +98,7 @@ def test_a_running_system_shows_all_that_ended_and_perhaps_what_failed() -> None
 
 
 def replaced(*more: list[Any]) -> list[list[Any]]:
-    """An old file, sure, and a new one renamed over it."""
+    """Events that create and sync an old file, then rename a new one over it."""
     return [
         *done("create", 1, F, "d0/f0"),
         *done("fsync folder", 2, "d0"),
@@ -134,7 +134,7 @@ def test_a_removed_file_may_come_back_until_its_folder_is_synced() -> None:
 def test_an_earlier_moment_knows_nothing_of_later_events() -> None:
     whole = ledger(*replaced(*done("fsync folder", 7, "d0")))
     assert whole.allowed(4, is_power_cut=True).names == {"d0/f0": [F]}
-    # The rename has come and has not ended.
+    # The rename has started but has not ended.
     assert whole.allowed(11, is_power_cut=True).names["d0/f0"] == [F, F + 1]
 
 
@@ -174,7 +174,7 @@ def test_every_change_can_be_made_and_every_file_written_has_a_name(seed: str) -
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_writes_that_are_under_way_together_touch_different_pages(seed: str) -> None:
-    """Direct writes beside others of the same pages have no order: the ledger could not tell which is newest."""
+    """Concurrent direct writes to the same pages have no order, so the ledger could not tell which is newer."""
     under_way: dict[int, tuple[int, range]] = {}
     for operation in planned(seed, direct=1):
         for number in operation.waits:
@@ -222,7 +222,7 @@ LOST, CORRUPT = "lost after acknowledgement", "silently corrupt"
 
 
 def sectors(file: int, *runs: tuple[int, int]) -> bytes:
-    """Runs of (generation, sectors) from the file's beginning; generation 0 is zeros."""
+    """Content made of runs of (generation, sectors) from the start of the file; generation 0 is zeros."""
     data, first = b"", 0
     for generation, count in runs:
         data += content_of(CONTENT, file, first, count, generation) if generation else bytes(count * 512)
@@ -231,13 +231,13 @@ def sectors(file: int, *runs: tuple[int, int]) -> bytes:
 
 
 def check(events: list[list[Any]], files: dict[str, bytes]) -> FilesCheck:
-    """What a power cut after these events left, if it is these files."""
+    """The verdict on these files as the state after a power cut that follows these events."""
     found = {name: Found(data) for name, data in files.items()}
     return FilesCheck(CONTENT, FileLedger(events).allowed(is_power_cut=True), found)
 
 
 def written() -> list[list[Any]]:
-    """A file of 12 sectors, all sure, and then one write of sectors 8 to 19 that is not."""
+    """A file of 12 durable sectors, then a write to sectors 8 to 19 that is not durable."""
     return [
         *done("create", 1, F, "d0/f0"),
         *done("write", 2, F, 0, 12, 0),
@@ -252,7 +252,7 @@ def written() -> list[list[Any]]:
         ([(2, 12)], {"intact": 1, "in-flight old": 2}),
         ([(2, 8), (4, 12)], {"intact": 1, "in-flight new": 2}),
         ([(2, 12), (4, 8)], {"intact": 1, "torn": 1, "in-flight new": 1}),
-        # It has grown, and its data have not come.
+        # The file has grown, but its new data have not arrived.
         ([(2, 12), (0, 8)], {"intact": 1, "in-flight old": 2}),
     ],
 )
@@ -330,7 +330,7 @@ NEW = sectors(F + 1, (4, 1))
         ({"d0/f0": b""}, True),
         ({"d0/f0": b"", "d0/.f0.new": NEW}, True),
         ({"d0/f0": NEW}, True),
-        # Each of these names may be so by itself, and not all of them together.
+        # Each of these names alone would be allowed, but not all of them together.
         ({"d0/f0": NEW, "d0/.f0.new": NEW}, False),
     ],
 )

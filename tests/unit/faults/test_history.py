@@ -1,4 +1,4 @@
-"""Histories: the same from the same seed, whole from an id, and in parts."""
+"""Histories: the same seed gives the same history; complete and partial histories are rebuilt from their ids."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_history_is_short_and_keeps_damage_bounded(histories: list[FaultHistor
             for first, count, is_through in act.writes:
                 assert 0 <= first <= first + count <= blocks
                 assert is_through in (0, 1)
-            # Power is cut, and bytes are spoiled, only where nothing else is odd.
+            # Power cuts, corruption and growth occur only while no drive is pulled.
             if act.kind in (ActKind.CUT, ActKind.SPOIL, ActKind.GROW):
                 assert not pulled, history.seed
             pulled = {ActKind.PULL: pulled | {act.drive}, ActKind.PLUG_IN: pulled - {act.drive}}.get(act.kind, pulled)

@@ -1,4 +1,4 @@
-"""When md counts as idle: at once if no sync is due, and only after some seconds if one is."""
+"""When md counts as idle: at once if no sync is due, otherwise only after some seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder_of(tmp_path: Path, **changes: str) -> str:
 
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds of each pause, which takes none."""
+    """The length of each pause in seconds; the pauses take no time."""
     pauses: list[float] = []
     monkeypatch.setattr(arrays, "pause", pauses.append)
     return pauses
@@ -71,7 +71,7 @@ def test_a_sync_that_is_due_but_never_starts_is_given_some_seconds(
 
 
 def test_a_resync_that_starts_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a busy computer: idle for two seconds after the start, then a resync of three."""
+    """As on a busy computer: idle for two seconds after the start, then a resync of three seconds."""
     seconds = 0.0
 
     def pause(more: float) -> None:

@@ -1,4 +1,4 @@
-"""What is judged of a history: every difference is told, and only what has its explanation is explained."""
+"""The verdict on a history: every difference is reported, and excused only if it has an explanation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def judge_of(*acts: Act, level: str = "5", policy: HistoryPolicy = HistoryPolicy
 
 
 def step_output(states: dict[int, tuple[int, str]], members: int = 4, **more: Any) -> dict[str, Any]:
-    """What a step tells of an array whose drives are so."""
+    """The document of a step for an array whose drives are in these states."""
     filled = {slot for slot, words in states.values() if IN_SYNC in words.split(",")}
     state = {
         "array_state": "active",
@@ -125,7 +125,7 @@ def test_unreadable_is_right_where_the_level_cannot_help_and_nowhere_else() -> N
     assert look(judge, without(0, 1), [gone, UNREADABLE, [], [1]]) == []
     assert judge.explained[DECLARED] == 1
     assert look(judge, without(0, 1), [there, UNREADABLE, [], [1]]) == [UNREADABLE]
-    # Invented data are never right.
+    # Invented data are never allowed.
     assert look(judge, without(0, 1), corrupt(gone)) == [CORRUPT]
 
 
@@ -139,7 +139,7 @@ def start(judge: HistoryJudge, states: dict[int, tuple[int, str]], **more: Any) 
 
 
 def lose_with_power(judge: HistoryJudge) -> tuple[int, int, int]:
-    """Drive 0 is lost with the power. A block on it whose strip was written, one of another strip, one elsewhere."""
+    """Lose drive 0 with the power. Return a block on it in a written strip, one in another, and a neighbour."""
     found = judge.expected.map
     block = next(block for block in range(12, 24) if found.places(block)[0][0] == 0)
     strip = found.strips([block])
@@ -159,7 +159,7 @@ def test_the_write_hole_excuses_blocks_of_the_missing_member_in_strips_that_were
     assert judge.explained["write hole"] == 1
     assert look(judge, without(0), corrupt(other)) == [CORRUPT]
     assert look(judge, without(0), corrupt(neighbour)) == [CORRUPT]
-    # Once all blocks are rewritten, nothing is excused any more.
+    # Once all blocks are rewritten, nothing is excused.
     assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
     assert look(judge, without(0), corrupt(block)) == [CORRUPT]
 

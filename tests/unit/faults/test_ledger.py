@@ -1,4 +1,4 @@
-"""What a block may hold, what a power cut could have left on the drives, and cuts as words."""
+"""Allowed contents of a block, states of the drives after a power cut, and cuts as words."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ledger(*more: list[object]) -> Ledger:
         ([["write", 3, 1, 1, 1], ["acknowledged", 3]], [3], [3]),
         ([["write", 3, 1, 1, 0], ["acknowledged", 3], ["flush", 4]], [3], [1, 3]),
         ([["write", 3, 1, 1, 0], ["acknowledged", 3], ["flush", 4], ["acknowledged", 4]], [3], [3]),
-        # A flush that came before the acknowledgement says nothing of the write.
+        # A flush that started before the acknowledgement does not cover the write.
         ([["write", 3, 1, 1, 0], ["flush", 4], ["acknowledged", 3], ["acknowledged", 4]], [3], [1, 3]),
         ([["write", 3, 1, 1, 0], ["acknowledged", 3], ["flush", 4], ["failed", 4]], [3], [1, 3]),
         ([["write", 3, 1, 1, 0], ["acknowledged", 3], ["write", 4, 1, 1, 0]], [3, 4], [1, 3, 4]),
@@ -173,7 +173,7 @@ def indices(record: Record, drive: int, at: int) -> tuple[list[int], list[int]]:
 )
 def test_durable_and_open_writes_of_a_record(at: int, sure: list[int], open_: list[int]) -> None:
     assert indices(Record(RECORDED), 0, at) == (sure, open_)
-    # A flush is of one drive.
+    # A flush covers only its own drive.
     assert indices(Record(RECORDED), 1, 14) == ([], [1])
 
 

@@ -1,4 +1,4 @@
-"""The oracle's ledger outlives its process, its verdicts are sentences, and each planted bug of it is a program."""
+"""The oracle's ledger survives its process, its verdicts are sentences, and each planted bug is a valid program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END = {"end": True}
 
 
 class Answering:
-    """What the programs answer, one job after the other, and what they were asked."""
+    """Scripted answers of the programs, one job after the other, and the jobs that they received."""
 
     def __init__(self, machine: FakeMachine, *answers: list[dict[str, Any]]) -> None:
         self.machine = machine

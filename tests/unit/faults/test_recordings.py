@@ -1,4 +1,4 @@
-"""Stored recordings: what a drive holds at a crash point without its driver, and how recordings are kept and found."""
+"""Stored recordings: a drive's content at a crash point without its driver; how recordings are stored and found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lab.faults.history import PlannedStep, Purpose, generated
 from lab.faults.judge import HistoryDifference
 from lab.machine import Host
 
-# Writes of one letter: came, ended, sector, place of the data, sectors, drive, kind, flags.
+# Writes of one letter: start, end, sector, place of the data, sectors, drive, kind, flags.
 LINES = [
     (1, 2, 0, 0, 2, 0, DRIVE_WRITE, 0),
     (3, 3, 0, 0, 7, 0, MARK, 0),
@@ -41,7 +41,7 @@ IMAGES = DriveImages(data=gzip.compress(DATA), bases={"0": gzip.compress(b"." * 
 
 
 def letters(image: bytes) -> str:
-    """The first byte of each sector; 0 for a zero."""
+    """The first byte of each sector, with 0 for a zero."""
     return "".join(chr(image[at]) if image[at] else "0" for at in range(0, len(image), 512))
 
 
@@ -113,7 +113,7 @@ def test_what_ends_the_machine_before_a_history_is_no_difference_of_it(monkeypat
     [
         ("0", "4096", True, "8192"),
         ("4096", "4096", True, "4096"),
-        # As Linux 7.2 shows a device whose discards are off.
+        # Values that Linux 7.2 shows for a device with discards disabled.
         ("0", "0", False, "0"),
     ],
 )

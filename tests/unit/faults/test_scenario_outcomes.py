@@ -1,4 +1,4 @@
-"""Steps become outcomes, outcomes are kept whatever ends a run, and a lost machine is an outcome of its own."""
+"""Steps become outcomes, outcomes are stored however a run ends, and a lost machine has its own outcome."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def played(text: str) -> PlayedVariant:
 
 
 def judged(text: str, *documents: dict[str, Any]) -> StepOutcome:
-    """The first step's outcome, if the machine tells these."""
+    """The first step's outcome if the machine returns these documents."""
     variant = played(text)
     step, evidence, lines = next(variant.evidence(iter(documents)))
     return judged_step(step, evidence, lines, variant, {})[0]
@@ -377,7 +377,7 @@ def test_a_long_step_sends_heartbeats_that_feed_the_watchdog_and_are_not_steps(
 
 
 class LostStream:
-    """Prints a document; its machine is lost by the time it is stopped."""
+    """Prints documents; its machine turns out to be lost when it is stopped."""
 
     stops = 0
 

@@ -41,7 +41,7 @@ def test_the_culprit_of_a_raid6_row_is_named() -> None:
             assert culprit_of(wrong, p, q) == f"data {index}"
         assert culprit_of(pieces, p[:-1] + bytes([p[-1] ^ 1]), q) == "P"
         assert culprit_of(pieces, p, bytes([q[0] ^ 1]) + q[1:]) == "Q"
-        # Two wrong chunks are not taken for one.
+        # Two wrong chunks are not mistaken for one.
         two = [bytes([piece[0] ^ (index < 2)]) + piece[1:] for index, piece in enumerate(pieces)]
         two[0] = two[0][:-1] + bytes([two[0][-1] ^ 1])
         assert culprit_of(two, p, q) == "several"
@@ -179,7 +179,7 @@ def test_a_scenario_has_requirements_sources_and_checks(each: Scenario) -> None:
     assert len(set(names)) == len(names)
     for variant in each.ready(1):
         looked = [step for step in variant.steps if step.expect and step.word != "log"]
-        # What stands beside another for comparison is looked at there.
+        # A variant may be checked only in another variant that compares with it.
         assert looked or any(step.keep for step in variant.steps), variant.name
         assert variant.steps[-1].word == "log"
     for tree in each.steps:
@@ -192,7 +192,7 @@ def test_the_same_seed_makes_the_same_steps_and_another_seed_other_ones() -> Non
     assert steps[0] == steps[1]
     assert steps[0] != steps[2]
     assert len(steps[0]) == len(ARRAYS) + 1
-    # The last one is the first once more, but for what it is compared with.
+    # The last variant equals the first, except for the comparison.
     first, again = steps[0][0], steps[0][-1]
     assert [step.word for step in first] == [step.word for step in again]
     assert len(first) > OPERATIONS

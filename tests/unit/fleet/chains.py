@@ -1,4 +1,4 @@
-"""Exact results, with which simulated losses are compared: the Markov chain of an array with constant rates."""
+"""Exact results for comparison with simulated losses: the Markov chain of an array with constant rates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Chain:
         return hours_to_loss(self.failure_rates, self.repair_rates)
 
     def loss_chance(self, hours: float) -> float:
-        """By uniformisation (Jensen 1953), whose terms are all positive, so that small ones keep their precision."""
+        """Computed by uniformisation (Jensen 1953). All terms are positive, so small results keep their precision."""
         states = len(self.failure_rates)
         back = (0.0, *self.repair_rates)
         pace = max(self.failure_rates[state] + back[state] for state in range(states))
@@ -42,7 +42,7 @@ class Chain:
 def array_chain(
     members: int, tolerance: int, life_hours: float, repair_hours: float, *, repairs_at_once: int | None = None
 ) -> Chain:
-    """The chain of an array of drives with these mean lives and repair times; None: all failed drives at the same time.
+    """The chain of an array with these mean lives and repair times. None: all failed drives are repaired at once.
 
     One repair at a time is the model of Chen and others (1994), simultaneous repairs that of Angus (1988). They agree
     for a tolerance of one failure and differ for more, as Resch and Volvovski show (arXiv 1310.4702).

@@ -1,4 +1,4 @@
-"""The engine against exact results, and its two methods of sampling against each other."""
+"""The engine compared with exact results, and its two sampling methods compared with each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.fleet.chains import Chain, array_chain
 from tests.unit.fleet.models import deviations, exponential, mean_and_error, simulated
 
 FAR = 4.0
-"""Standard errors: seeds are fixed, so that a test fails always or never; by chance one in 16,000 would be so far."""
+"""Standard errors. Seeds are fixed, so each test always or never fails; by chance one in 16,000 fails."""
 
 
 @pytest.mark.wide
@@ -120,8 +120,8 @@ def rebuilt_at_once(members: int, life: float, **more: Any) -> FleetModel:
 
 @pytest.mark.slow
 def test_defects_without_scrub_follow_the_closed_form() -> None:
-    # One drive fails at a constant rate and is replaced at once; its twin's age is then what it lived since it was new,
-    # so at time t the age is min(t, Exp(rate)), and a defect waits with 1 - exp(-defects × age).
+    # One drive fails at a constant rate and is replaced at once. Its twin's age is the time since it was new. So at
+    # time t the age is min(t, Exp(rate)), and a latent defect exists with probability 1 - exp(-defects × age).
     rate, defects = 1 / 50_000, 1e-5
     model = rebuilt_at_once(2, 1 / rate, defects_per_hour=defects, rebuild_clears=False)
     times = numpy.linspace(0, model.mission_hours, 20_001)
@@ -139,7 +139,7 @@ def test_lost_bytes_are_the_defects_that_waited() -> None:
     scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=interval, duration_hours=200)
     model = rebuilt_at_once(6, 100_000, defects_per_hour=defects, defect_bytes=512.0, rebuild_clears=False, scrub=scrub)
     sums = simulated(model, 6)
-    # All drives are old but those of the first interval and the few that were replaced within one.
+    # All drives are old, except in the first interval and the few that were replaced within one.
     each_failure = 5 * defects * interval / 2 * 512
     assert sums.cause_bytes[Cause.SECTORS].total / sums.failures == pytest.approx(each_failure, rel=0.02)
 
@@ -156,8 +156,8 @@ def test_defects_that_come_during_a_rebuild_are_read_half_way() -> None:
 
 @pytest.mark.slow
 def test_a_rebuild_finds_what_waits() -> None:
-    # Members fail every 1 / (N rate) hours, and each rebuild reads them all: at time t it is min(t, Exp(N rate)) hours
-    # since they were clean, so that N - 1 of them have rate × integral of 1 - exp(-N rate t) defects in all.
+    # Members fail every 1 / (N rate) hours, and each rebuild reads all of them. At time t, min(t, Exp(N rate)) hours
+    # have passed since they were clean, so N - 1 of them have rate × integral of 1 - exp(-N rate t) defects in all.
     members, life, defects = 6, 200_000.0, 1e-6
     model = rebuilt_at_once(members, life, defects_per_hour=defects)
     rate, end = members / life, model.mission_hours
@@ -172,14 +172,14 @@ def test_a_wrong_disk_in_an_array_without_redundancy_stops_it() -> None:
     )
     sums = simulated(model, 2)
     errors = sums.cause_losses[Cause.PEOPLE].total / 0.5
-    # Pulled drives are counted among the failures, and replacements follow only those that failed.
+    # Pulled drives count as failures, but only drives that failed are followed by a replacement.
     assert errors / (sums.failures - errors) == pytest.approx(0.2, rel=0.05)
     assert sums.cause_bytes[Cause.PEOPLE].total == pytest.approx(errors * 0.5 * model.usable_bytes)
 
 
 @pytest.mark.wide
 def test_rebuilds_that_share_a_rate_take_twice_as_long() -> None:
-    # Two rebuilds that begin together end together, after twice the time: seen in how much more often a third fails.
+    # Two rebuilds that begin together end together, after twice the time, which shows in how often a third drive fails.
     model = exponential(10, 2, 20_000, 100, rebuild=Spread(location_hours=100.0), years=5.0)
     alone, shared = (simulated(replace(model, shares_rate=each), 3) for each in (False, True))
     # Alone: the second, at u of 100 hours, leaves 100 - u to the first. Shared: 2 (100 - u), at half the rate each.
@@ -187,7 +187,7 @@ def test_rebuilds_that_share_a_rate_take_twice_as_long() -> None:
 
 
 def test_a_shelf_that_is_empty_ends_repairs() -> None:
-    # One spare, never replaced, and rebuilds in no time: the second failure stays, the third is the loss.
+    # One spare that is never replaced, and instant rebuilds: the second failure stays, and the third one is the loss.
     members, life = 6, 100_000.0
     model = rebuilt_at_once(members, life, spares=1, replenish_hours=1e9)
     truth = Chain([members / life, members / life, (members - 1) / life], [0.0, 0.0]).loss_chance(model.mission_hours)
@@ -235,7 +235,7 @@ def test_intervals_cover_the_truth_with_their_stated_probability(is_biased: bool
         sums = simulate_block(replace(model, seed=seed), Block(0, 4000))
         found = mean_of(sums.first, sums.trials)
         covered += found.low <= truth <= found.high
-    # Of 200 at 95 %, fewer than 180 come by chance once in 1,000.
+    # At 95 %, fewer than 180 of 200 occur by chance once in 1,000.
     assert 180 <= covered <= 200
 
 

@@ -1,4 +1,4 @@
-"""The Markov chain against closed forms, MTTDL by hand, and causes with few or no losses."""
+"""The Markov chain compared with closed forms, MTTDL computed by hand, and causes with few or no losses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_hours_since_a_scrub_are_what_a_walk_over_all_places_finds(duration: flo
 @pytest.mark.parametrize(
     ("seen", "low", "high"),
     [
-        # Garwood's exact limits, chi-squared quantiles: of 5 events, of none, and of 5 that weigh 1e-9 each.
+        # Garwood's exact limits (chi-squared quantiles) for 5 events, for none, and for 5 with weights of 1e-9.
         (Moments(5.0, 5.0, 1.0), 1.6235, 11.6683),
         (Moments(), 0.0, 3.6889),
         (Moments(5e-9, 5e-18, 1e-9), 1.6235e-9, 11.6683e-9),
@@ -142,11 +142,11 @@ def test_both_list_what_they_count() -> None:
 SEEDS = range(1, 16)
 TRIALS = 2000
 FEW = 3
-"""Of 15 intervals of 95 %, four or more miss in 1 of 180 runs; the seeds are given, so the outcome is."""
+"""Of 15 intervals of 95 %, four or more miss in 1 of 180 runs. The seeds are fixed, so the outcome is too."""
 
 
 def fleet(members: int, tolerance: int = 1, **more: Any) -> FleetModel:
-    """AFR 1 %, 10 h to rebuild onto a spare, scrubbed every month: sectors by the thousand, and hardly a failure."""
+    """AFR 1 %, rebuilds of 10 h onto a spare, monthly scrubs: many losses by sectors, hardly any by failures."""
     scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=730.0, duration_hours=30.0)
     spared: dict[str, Any] = {"spares": 1, "replenish_hours": 72.0, "detection_hours": 0.5, "scrub": scrub}
     rates: dict[str, Any] = {"rebuild": Spread(location_hours=10.0), "defects_per_hour": 1.5e-6}
@@ -154,7 +154,7 @@ def fleet(members: int, tolerance: int = 1, **more: Any) -> FleetModel:
 
 
 def figures(model: FleetModel, method: Method, trials: int, seed: int = 0) -> LossFigures:
-    """The figures of the same arrays as those of the command."""
+    """The figures of the same arrays with this method, as the command computes them."""
     chosen = with_method(replace(model, seed=seed), method, trials)
     return figures_of(chosen, run_model(chosen, trials), 1)
 
@@ -176,10 +176,10 @@ def test_a_cause_that_a_block_does_not_show_is_weighted(members: int) -> None:
     model = fleet(members)
     for seed in SEEDS:
         assert with_method(replace(model, seed=seed), Method.AUTO).is_biased
-    # With thousands of losses by failures and by sectors, weights are not needed.
+    # With thousands of losses by failures and by sectors, no weights are needed.
     often = fleet(members, life=Spread(scale_hours=5000.0), rebuild=Spread(location_hours=500.0), spares=0)
     assert not with_method(often, Method.AUTO).is_biased
-    # The same, but at one replacement in a million a wrong disk is pulled.
+    # The same fleet, but at one in a million replacements a wrong disk is pulled.
     assert with_method(replace(often, wrong_disk=1e-6), Method.AUTO).is_biased
 
 
@@ -188,7 +188,7 @@ def test_losses_never_observed_have_an_upper_bound() -> None:
     found = figures(model, Method.PLAIN, TRIALS)
     assert found.cause_losses["failures"] == 0
     assert found.cause_losses["sectors"] == 1
-    # 3.69 of the arrays, over five years, all of their data.
+    # At most 3.69 of the arrays lose all of their data in five years.
     bound = 3.689 / TRIALS * 1e15 / 5
     assert found.seldom["failures"].value == 0
     assert found.seldom["failures"].high == pytest.approx(bound, rel=1e-3)

@@ -1,4 +1,4 @@
-"""Files of fleets and the command; every figure is finite for the extreme values of a file."""
+"""Fleet files and the command: every figure is finite, even for extreme values in a file."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_fleet_becomes_a_model() -> None:
     assert model.usable_bytes == 5 * 16e12
     assert model.rebuild.values_hours == (30.0, 34.0, 41.0, 52.0)
     assert model.scrub.kind is ScrubKind.PERIODIC
-    # Of drives with this life 1.57 % fail within a year.
+    # Of drives with this life, 1.57 % fail within a year.
     year = 1.0
     assert 1 - 2.718281828459045 ** (-year * 8766 / model.life.scale_hours) == pytest.approx(0.0157)
 
@@ -151,7 +151,7 @@ def test_rebuilds_come_from_a_stored_result(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
     tree = changed(fleet_tree("school"), {"rebuild": {"result": record.id, "array": "raid6"}, "disk_tb": 18.0})
     model = model_of(fleet_spec(tree, "mine"), store)
-    # 18 TB at 200 and at 100 MB a second.
+    # 18 TB at 200 MB/s and at 100 MB/s.
     assert model.rebuild.values_hours == (25.0, 50.0)
     with pytest.raises(ResultError, match="no rebuild of 'raid1'"):
         model_of(spec_of(rebuild={"result": record.id, "array": "raid1"}), store)
@@ -314,7 +314,7 @@ KINDS: dict[str, Sequence[Sequence[dict[str, Any]]]] = {
         WEIBULLS,
     ),
 }
-"""Values by kind: each kind is drawn equally often, however many values it has."""
+"""Values by kind. Each kind is drawn equally often, however many values it has."""
 ENDS: dict[str, Sequence[Any]] = {
     "arrays": (1, 10**7),
     "years": (0.01, 5.0, 100.0),
@@ -380,7 +380,7 @@ def test_zero_losses_are_printed_as_a_bound(typed: Typed) -> None:
     changes = [word for each in mirrored for word in ("--set", each)]
     printed = typed("-q", "fleet", "school", "--trials", "500", "--workers", "1", *changes).out
     rows = [line for line in printed.splitlines() if line.startswith("level = raid1")]
-    # 3.69 of 500, the exact upper bound of none: by array, and of a PB in a year.
+    # The exact upper bound for none of 500 is 3.69: per array, and per PB and year.
     assert "less than 2.92 %" in rows[0]
     assert "less than 0.148 %" in rows[0]
     assert "more than 2.83" in rows[0]
@@ -412,7 +412,7 @@ def waited(scrub: Scrubbing, ages: list[float], phase: float = 0.0) -> list[floa
 def test_defects_that_wait_for_a_delay_follow_its_integral(shape: float) -> None:
     delay = Spread(shape=shape, scale_hours=168.0, location_hours=6.0)
     for age in (3.0, 6.5, 100.0, 3000.0):
-        # In equal steps of the logarithm, as delays of a small shape spread over many powers of ten.
+        # In equal logarithmic steps, since delays of a small shape spread over many powers of ten.
         later = numpy.concatenate([[0.0], numpy.geomspace(1e-12, max(age - 6.0, 1e-12), 200_000)])
         alive = numpy.exp(-((later / 168.0) ** shape))
         truth = min(age, 6.0) + float(((alive[1:] + alive[:-1]) / 2 * numpy.diff(later)).sum()) * (age > 6.0)
@@ -450,8 +450,8 @@ def test_an_age_below_zero_is_that_of_a_new_drive() -> None:
 
 
 def test_only_the_pair_that_lost_a_member_is_hurried() -> None:
-    # Twelve pairs whose losses are all double failures: with the hazards of the other eleven multiplied too, the same
-    # arrays would leave three times the error.
+    # Twelve pairs whose losses are all double failures. If the hazards of the other eleven were multiplied too, the
+    # same number of arrays would have three times the error.
     model = exponential(2, 1, 500_000, 20, groups=12, group_members=2)
     sums = simulate_block(model, Block(0, 16_384))
     mean, error = mean_and_error(sums.losses, sums.trials)

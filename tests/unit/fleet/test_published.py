@@ -1,4 +1,4 @@
-"""Published results, within their stated errors (published.toml)."""
+"""Published results, reproduced within their stated errors (published.toml)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_mlec_sims_seven_and_three() -> None:
         found.append(chances.value)
     errors = [0.0012, 0.0018, 0.003]
     ours = numpy.diff([0.0, *found])
-    # Their later stages leave out the drives whose new lives would have ended before the stage begins, which is some
-    # time of the year: of each rate exp(-rate × begin) is left, on average over the year (1 - exp(-rate)) / rate.
+    # Their later stages leave out drives whose new lives would have ended before the stage begins, at some time of the
+    # year: exp(-rate × begin) of each rate remains, on average over the year (1 - exp(-rate)) / rate.
     rate = -math.log1p(-0.05)
     left_out = -math.log10(-math.expm1(-rate) / rate)
     theirs = ours + numpy.array([0.0, left_out, left_out])
@@ -43,7 +43,7 @@ def test_mlec_sims_seven_and_three() -> None:
         assert counted == pytest.approx(stage["nines"], abs=6e-4)
         assert abs(each - counted) < 2.5 * math.hypot(stage["sigma"], error)
     assert abs(theirs.sum() - published["nines"]) < published["sigma"]
-    # Without what they leave out it is 0.022 nines less than they say: more than twice their error.
+    # Without this omission the result is 0.022 nines less than theirs, more than twice their error.
     assert found[-1] == pytest.approx(6.996, abs=0.006)
 
 
@@ -59,7 +59,7 @@ def test_elerath_and_pecht_have_some_hundred_times_the_losses_of_mttdl() -> None
         assert here.weibull is not None
         assert {name: getattr(here.weibull, name) for name in there} == there
     assert spec.sectors.defects_per_hour == published["defects_per_hour"]
-    # MTTDL as they take it: the scales of the two Weibull laws for means at constant rates.
+    # MTTDL as they compute it: the scales of the two Weibull laws serve as means at constant rates.
     mttdl = published["life"]["scale_hours"] ** 2 / (8 * 7 * published["rebuild"]["scale_hours"]) / HOURS_PER_YEAR
     for years in (1.0, 10.0):
         ratio = figures(published["fleet"], years=years, run__trials=50_000).losses_per_array_year.value * mttdl
@@ -73,7 +73,7 @@ def test_elerath_and_pechts_base_case_is_what_integration_gives() -> None:
     shape, scale = model_life["shape"], model_life["scale_hours"]
     waits = 6 + 168 * math.gamma(4 / 3)
     times = numpy.linspace(0, 10 * HOURS_PER_YEAR, 200_001)[1:]
-    # Renewals of a slot: the hazard of first lives, and, of the few that failed, of second ones.
+    # Renewals of a slot: the hazard of first lives and, for the few drives that failed, of second lives.
     density = shape / scale * (times / scale) ** (shape - 1) * numpy.exp(-((times / scale) ** shape))
     step = float(times[1] - times[0])
     first = float(density.sum() * step)

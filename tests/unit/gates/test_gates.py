@@ -239,7 +239,7 @@ print(problems or "whole")
 
 
 def test_threads_that_decode_a_type_for_the_first_time_together_get_it_whole() -> None:
-    """In a separate process, since without the lock it dies of a segmentation fault."""
+    """Runs in a separate process, which would end with a segmentation fault without the lock."""
     ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, f"ended with {ended.returncode}: {ended.stderr[-2000:]}"
     assert ended.stdout.strip() == "whole"
@@ -253,7 +253,7 @@ PRINTED = {"DoctorReport"}
 def versioned() -> list[type[msgspec.Struct]]:
     """All types with a field for the version of their format."""
     for module in pkgutil.walk_packages(lab.__path__, "lab."):
-        # Programs are not imported here, and the requirements of a plugin may be missing.
+        # Programs are not imported here, and a plugin's requirements may be missing.
         if not module.name.endswith(("_program", "__main__", "agent", "plain_stack")):
             with suppress(ModuleNotFoundError):
                 importlib.import_module(module.name)

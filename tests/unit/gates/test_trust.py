@@ -105,7 +105,7 @@ def test_everything_in_a_folder_counts(program: Path) -> None:
 def test_the_private_group_of_a_user_may_write_if_it_has_no_other_member(
     program: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], is_trusted: bool
 ) -> None:
-    """With umask 002, the default with private groups on Debian and Ubuntu."""
+    """Typical with umask 002, the default with private groups on Debian and Ubuntu."""
     found = program.stat()
     monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_gid=number, gr_mem=members))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me", pw_gid=found.st_gid))

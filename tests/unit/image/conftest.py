@@ -1,4 +1,4 @@
-"""A copy of all inputs of a bake, which tests may change."""
+"""A copy of all inputs of a bake that tests may change."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def run(*argv: str, cwd: Path, environment: Mapping[str, str]) -> subprocess.Com
 
 @pytest.fixture(scope="session")
 def archive() -> bytes:
-    """The inputs, packed once: copying them one by one takes Python several times as long."""
+    """The inputs, packed once, since Python takes several times as long to copy them one by one."""
     argv = ["tar", "-c", "--exclude=output*", "--exclude=__pycache__", *PARTS]
     packed = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, check=False)
-    # tar exits with 1 if a file changes while it reads it.
+    # tar exits with status 1 if a file changes while it is read.
     assert packed.returncode in (0, 1), packed.stderr
     return packed.stdout
 
@@ -78,5 +78,5 @@ def clone(tmp_path: Path, archive: bytes) -> Clone:
 
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory: pytest.TempPathFactory, archive: bytes) -> Clone:
-    """For tests that change nothing in it."""
+    """A clone for tests that change nothing in it."""
     return unpacked(tmp_path_factory.mktemp("unchanged") / "clone", archive)

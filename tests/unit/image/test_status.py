@@ -190,7 +190,7 @@ def test_every_requirement_of_the_guest_is_locked_with_hashes() -> None:
 
 
 def test_status_takes_little_time(clone: Clone) -> None:
-    """Vagrant asks before every start."""
+    """Vagrant asks for the status before every start."""
     clone.place_box()
     before = os.times()
     clone.status()

@@ -1,4 +1,4 @@
-"""The templates with real Packer: each wrong value causes its own message. ``make check`` validates every image."""
+"""The templates with real Packer: each wrong value has its own message. ``make check`` validates every image."""
 
 from __future__ import annotations
 

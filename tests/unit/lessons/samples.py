@@ -86,7 +86,7 @@ explain = "Så är det."
 
 
 def write(folder: Path, text: str = LESSON, name: str = "01-first", **translations: str) -> Path:
-    """A lesson file with its translations; returns its path."""
+    """Write a lesson file with its translations; return its path."""
     path = folder / f"{name}.toml"
     path.write_text(text, encoding="utf-8")
     for language, translated in translations.items():

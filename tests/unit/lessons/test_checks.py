@@ -88,7 +88,7 @@ def ratio(**more: object) -> Check:
 
 
 def came_back(written_mib: int) -> CheckedState:
-    """A lab in which disk03, of 62 MiB, was rebuilt by writing so much of it."""
+    """A lab in which disk03 of 62 MiB was rebuilt by writing this much of it."""
     events = frozenset({("member-added", "md0", "disk03")})
     return lab_state(RAID5, events=events, written_bytes={"disk03": written_mib << 20})
 
@@ -143,7 +143,7 @@ HOLDS: list[tuple[Check, CheckedState]] = [
     (check("event.seen", event="member-faulty", disk="disk02"), happened("member-faulty", "md0", "disk02")),
     (check("result.saved", measure="m"), measured()),
     (ratio(at_least=3, at_most=5), measured(*FOUR_TIMES)),
-    # The measured IOPS count, 300 against 40, also where pauses caused them (the ratio of the median latencies is 4).
+    # The measured IOPS count (300 against 40), even if pauses caused them (the ratio of the median latencies is 4).
     (ratio(at_least=7, at_most=8), measured(*PAUSED)),
     (ratio(at_least=7, at_most=8, figure="bandwidth"), measured(*PAUSED)),
     (ratio(at_most=0.5, figure="p50"), measured(*FOUR_TIMES)),
@@ -225,7 +225,7 @@ HOLDS += [
     (check("array.stopped"), deep(resting=frozenset({"md0"}))),
     (check("member.stale", disk="disk02"), deep(superblocks=AGES)),
     (check("member.stale", disk="disk02", at_least=2), deep(superblocks=AGES)),
-    # The event count of another array does not count.
+    # The event count of another array is ignored.
     (check("member.current", disk="disk01"), deep(superblocks=AGES)),
     (check("array.on_overlays"), deep(MAPPED)),
     (check("array.made_anew"), deep(RAID5, marked_before=frozenset({"md0"}))),
@@ -322,7 +322,7 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     # The ratio of the measured IOPS, not of mean or median latencies.
     (reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}), ONE, 7.5),
     (reading("MiB", get="array.size"), lab_state(array()), 124.0),
-    # Chunk 187 is the second of stripe 93, whose parity lies on slot 2: 93 chunks and 13 blocks behind the offset.
+    # Chunk 187 is the second of stripe 93, whose parity is on slot 2: 93 chunks and 13 blocks behind the data offset.
     (reading(get="block.place", block=3005, what="stripe"), lab_state(BAD), 93.0),
     (reading(get="block.place", block=3005, what="disk"), lab_state(BAD), 2.0),
     (reading(get="block.place", block=3005, what="parity-disk"), lab_state(BAD), 3.0),

@@ -32,7 +32,7 @@ within_percent = 0.5
 
 [steps.ask]"""
 READING = make_ready(decode_toml(LESSON.replace("[steps.ask]", READ), Lesson))
-"""The lesson whose first step asks for a number, too."""
+"""The lesson whose first step also asks for a number."""
 EARLY, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
 WANTED = array("raid1")
 
@@ -178,7 +178,7 @@ def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Prog
     view, scrubbed = look(lesson, second, lab_state(array("raid1", mismatch_sectors=8)))
     assert not view.is_done
     assert scrubbed.in_step("fail").passed == (1,)
-    # The next start of the array resets the count; the progress keeps that the check held.
+    # The next start of the array resets the count, but the progress records that the check held.
     left = (member("/dev/ubda", 0),)
     view, done = look(lesson, scrubbed, lab_state(array("raid1", left, degraded_count=1)))
     assert view.is_done
@@ -210,7 +210,7 @@ def with_seed(seed: str) -> Lesson:
     return decode_toml(f"{HEAD}\n[seed]\n{seed}\n{TAIL}", Lesson)
 
 
-# These values must never change: every student would have another lesson in the middle of a course.
+# These values must never change, or every student would get another lesson in the middle of a course.
 @pytest.mark.parametrize(
     ("seed", "disks", "victim"), [("", "disk01,disk02", "disk01"), ("anna", "disk02,disk03", "disk03")]
 )

@@ -32,7 +32,7 @@ ALLOWED = {
     ("23-sequential-and-random", "predict", "2"): "the divisor in the textbook's table, N/2",
     ("13-two-new-disks", "failure", "2"): "stripes of 2 + 1, of the step before",
 }
-"""Lesson, step, number -> why it may be seen there."""
+"""Lesson, step, number -> why the number may be visible there."""
 CHOICES = {
     ("06-small-writes", "build"): "raid10",
     ("07-chunk-size", "build"): "KiB",
@@ -40,11 +40,11 @@ CHOICES = {
     ("13-two-new-disks", "band"): "raid1",
     ("22-arithmetic-of-reliability", "build"): "raid6",
 }
-"""Steps in which students choose -> a word that no line of the checks may have before the choice is right."""
+"""Steps in which students choose -> a word that must not be in any line of the checks before the right choice."""
 
 
 def forms(value: float, within_percent: float) -> set[str]:
-    """The texts of a number that are accepted as right."""
+    """The accepted texts of a number."""
     texts = {f"{value:.{digits}g}" for digits in (1, 2, 3, 4, 6, 10)} | {f"{value:.{digits}f}" for digits in (0, 1, 2)}
     if value == round(value):
         texts |= {f"{value:.0f}", f"{value:,.0f}", f"{value:08.0f}"}

@@ -77,7 +77,7 @@ def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
 
 
 def view_of(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, typed: str) -> StepView:
-    """The result for a typed number, after a prediction where the step asks for one."""
+    """The result for a typed number, after a prediction if the step asks for one."""
     answer = next(iter(step.ask.options)) if step.ask else ""
     return view_at(lesson, step.id, lab, folder, answer=answer, reading=typed)
 
@@ -100,7 +100,7 @@ OFF, OFF_RESULT = "reading-off", "reading-off-result"
 
 
 def of_row(number: int, figure: str = "p50") -> str:
-    """The figure of a row of a measured lesson, as the samples make them: the first is row 1."""
+    """The figure of a row of a measured lesson, as the samples compute it; the first row is 1."""
     value = iops_of(number) if figure == "iops" else 13.1 * 1.17**number
     return f"{3 * value if figure == 'p99' else value:.6g}"
 
@@ -193,7 +193,7 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
 
 
 KNOWN_HERE_ALONE = ("fleet.", "fault.", "points.")
-"""Sources whose numbers are not in test_leaks.py."""
+"""Sources whose numbers test_leaks.py does not know."""
 ALL_OF_THEM = ("17-the-power-cut", "mirror")
 """The number is the count of all crash points, which the step shows for another reason."""
 
@@ -266,7 +266,7 @@ def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_laten
 
 def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     lesson = files_of("15-the-write-hole").ready("")
-    # The ratio of these latencies is 2, which no other ratio is.
+    # The ratio of these latencies is 2, unlike any other ratio.
     lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
     view = view_at(lesson, "price", lab, tmp_path, answer="fewer", reading="2")
     found = displayed(words_in("en"), view).checks[-1].found

@@ -33,7 +33,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="u
 
 
 def row(name: str, kind: type[msgspec.Struct]) -> str:
-    """The line of a name in the documentation; a question mark follows the keys that may be left out."""
+    """The line of a name in the documentation. A question mark follows each optional key."""
     fields = msgspec.structs.fields(kind)
     keys = ", ".join(f"{field.name}{'' if field.required else '?'}" for field in fields)
     summary = (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
@@ -293,7 +293,7 @@ def test_lessons_and_drills_are_found_by_number_and_by_part_of_their_names() -> 
 
 @pytest.mark.parametrize("seed", ["", "anna", "bo"])
 def test_the_course_does_not_measure_what_its_own_lint_would_fault(seed: str) -> None:
-    """To save time, lessons measure once and briefly; but the lint must not find fault with their comparisons."""
+    """To save time, lessons measure once and briefly, but the lint must not find fault with their comparisons."""
     for files in built_in_course().lessons:
         for experiment, _ in files.ready(seed).measures.values():
             found = lint_experiment(experiment)

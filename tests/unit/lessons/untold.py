@@ -32,7 +32,7 @@ def steps_of_the_course() -> list[tuple[str, str]]:
 
 
 def seat(lesson: ReadyLesson, step_id: str, folder: Path, **done: Any) -> LessonSession:
-    """A lesson whose current step is this one; ``done`` are fields of its progress."""
+    """A lesson session whose current step is this one. ``done`` are fields of its progress."""
     steps = {}
     for step in lesson.steps:
         if step.id == step_id:
@@ -94,7 +94,7 @@ def shown_before(
     opened = seat(lesson, step.id, folder, **done)
     capsys.readouterr()
     lesson_text.show_lesson(opened)
-    # Without the number of the step.
+    # Without the step's number.
     said = [re.sub(r"^ \d+ of \d+", "", capsys.readouterr().out.rpartition("## Step")[2])]
     view = engine.evaluate(lesson, opened.progress, lab)
     assert view is not None
@@ -132,7 +132,7 @@ def files_of(lesson_id: str) -> LessonFiles:
 
 @cache
 def variants(lesson_id: str, count: int) -> tuple[ReadyLesson, ...]:
-    """The lesson for so many seeds; seeds that select the same values have the same lesson."""
+    """The lesson for this many seeds. Seeds that select the same values share one lesson."""
     files = files_of(lesson_id)
     seeds = {tuple(draw(files.lesson, seed).items()): seed for seed in TRIED_SEEDS[:count]}
     return tuple(files.ready(seed) for seed in seeds.values())

@@ -1,4 +1,4 @@
-"""fio's options: each has its group, values are read as fio reads them, and nothing harmless is accused."""
+"""fio's options: each belongs to a group, values are read as fio reads them, and harmless options have no findings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_table_has_no_duplicates_and_only_known_names() -> None:
 @pytest.mark.parametrize("name", sorted(_options()))
 def test_what_raidlabs_own_loads_have_is_never_accused(name: str) -> None:
     name = fio_table().aliases.get(name, name)
-    # A trace and an engine are named: the gate lets pass only its own.
+    # A trace and an engine are named: the gate accepts only raidlab's own.
     if name not in ("read_iolog", "ioengine"):
         assert group_of(name, "1")[0] in (FioGroup.PLAYED, FioGroup.SILENT, FioGroup.CHANGES)
 
@@ -125,7 +125,7 @@ SIZES = ["512", "4k", "4K", "4kb", "4ki", "4kib", "4KiB", "1m", "1MiB", "0x1000"
 def test_sizes_are_read_as_fio_reads_them(tmp_path: Path) -> None:
     words = ["fio", "--output-format=json", "--name=global", "--ioengine=null", "--rw=read", "--number_ios=1"]
     words += [word for size in SIZES for word in (f"--name={size}", f"--size={size}", f"--bs={size}")]
-    # There is no memory for a block of 2 TiB, and fio counts it all the same.
+    # There is no memory for a block of 2 TiB, but fio counts it nevertheless.
     printed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False).stdout
     document = json.loads(printed[printed.index("{") :])
     found = {job["jobname"]: job["read"]["io_bytes"] for job in document["jobs"]}

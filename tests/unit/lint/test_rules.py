@@ -1,4 +1,4 @@
-"""Every rule has a check that fires on what it is for and on nothing else; the defects of five studies."""
+"""Every rule has a check that fires for its own case and for nothing else; the defects of five studies."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ CHECKS: dict[LintStage, set[str]] = {
         *experiment_checks.RESULT_CHECKS,
     },
 }
-# These are checked where the comparison is made, by lab.compare; the interval by the run itself.
+# lab.compare checks these in a comparison; the run itself checks the interval.
 ELSEWHERE = {"unlike-conditions", "raw-across-platforms", "uml-absolute", "arm-missing"}
 BY_THE_RUN = {"wide-interval"}
-# Fio's text of a plan's literal recipe is looked at as a recipe; another load that breaks these is not read at all.
+# The fio text of a plan's literal recipe is checked as a recipe. Other loads that break these rules are not read.
 IN_RECIPES_OF_PLANS = {"mixed-directions", "zero-data", "depth-without-async", "runtime-short", "misaligned"}
 
 

@@ -1,4 +1,4 @@
-"""Shell scripts: a fio command is judged as a job file is, mdadm's lines in order, and what is not read is said."""
+"""Shell scripts: fio commands are judged like job files, mdadm's commands in order; what is not analysed is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results: measured beside predicted, a processor that is the limit, and repeats on one sequence of addresses."""
+"""Results: measured values beside predictions, processors as limits, and repeats on one sequence of addresses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cpu(microseconds_per_io: float, *, md_share: float = 0.1) -> CpuFigures:
 
 
 def made(iops: tuple[float, ...], conditions: Conditions = DRIVES, **changes: Any) -> ResultRecord:
-    """One array that theory gives 100 writes a second."""
+    """One array for which theory predicts 100 writes per second."""
     changes = {"predicted_iops": 100.0, "job_text": JOB, **changes}
     cells = (cell("raid5", "w", repeat, write_iops=value, **changes) for repeat, value in enumerate(iops))
     return record(cells=tuple(cells), conditions=conditions)
@@ -84,7 +84,7 @@ def test_invalid_speeds_are_not_compared(bad: float) -> None:
     assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
 
 
-# 80 I/Os a second of 12 ms each keep one processor busy for 96 % of the time.
+# 80 I/Os per second of 12 ms each keep one processor busy for 96 % of the time.
 @pytest.mark.parametrize(
     ("changes", "used", "named"),
     [
@@ -101,11 +101,11 @@ def test_a_processor_is_named_where_it_was_busy(changes: dict[str, Any], used: C
 
 
 def test_the_drain_is_computed_from_the_time_that_fio_counted() -> None:
-    # Figures of 30 s; the job asked for less.
+    # The figures cover 30 s; the job asked for less.
     ramped = JOB.replace("30000", "24000") + "ramp_time=500ms\n"
     (drain,) = only(made((80.0, 80.0), job_text=ramped)).limiters
     assert drain == "the drain of the queue: 24.00 s of load are counted over 30.00 s, which by itself gives 0.80"
-    # Without a ramp its I/Os are counted too.
+    # Without a ramp, the I/Os of the drain are counted too.
     (drain,) = only(made((80.0, 80.0), job_text=JOB.replace("30000", "24000"))).limiters
     assert drain == "the drain of the queue: 24.00 s of load are counted over 30.00 s"
     assert only(made((80.0, 80.0))).limiters == ("something that the model leaves out",)
@@ -141,7 +141,7 @@ def test_the_lint_and_the_shown_result_report_off_theory() -> None:
     found = made((80.0, 80.0))
     assert "off-theory" in {finding.rule_id for finding in lint_result(found)}
     stamps = as_shown(found).stamps
-    # An old record without fingerprints: both repeats have one job.
+    # An old record without fingerprints: both repeats have the same job.
     assert [stamp.partition(":")[0] for stamp in stamps[:2]] == ["same-addresses", "off-theory"]
     assert stamps[1].startswith("off-theory: raid5/w/healthy: 0.80 [0.80–0.80] of theory; likely: ")
     assert as_shown(as_shown(found)) == as_shown(found)

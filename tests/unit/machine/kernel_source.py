@@ -144,7 +144,7 @@ class Workshop:
     def held_up(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """Start a build that waits while compiling; open the gate at the end."""
         self.gate.unlink()
-        # A file of its own: processes of the build before, which was killed, may still write to theirs.
+        # A new file for each build: processes of the previous build, which was killed, may still write to theirs.
         self._held_builds += 1
         self.held = self.root / f"held-{self._held_builds}"
         self.environment["HELD"] = str(self.held)

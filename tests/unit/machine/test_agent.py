@@ -27,7 +27,7 @@ FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
 
 
 class AgentHere:
-    """An agent's process, and the machine that it drives."""
+    """The process of an agent, and the ``Machine`` that sends it requests."""
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
@@ -78,7 +78,7 @@ def test_failures_name_the_command(machine: Machine) -> None:
 def test_a_time_out_ends_the_whole_group(machine: Machine, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 1000' & sleep 1000"
-    # A shell that has not begun within the time-out was delayed: try a longer one.
+    # If the shell did not start within the time-out, try a longer one.
     for seconds in (2, 10, 60):
         with pytest.raises(CommandTimedOut, match=rf"within {seconds} s.*\n  next: "):
             machine.run(["sh", "-c", script], timeout_seconds=seconds)
@@ -139,7 +139,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestProgram:
 def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHere, program: GuestProgram) -> None:
     seen: list[CommandResult] = []
     here.machine.on_command(seen.append)
-    # At the second call the program is installed already.
+    # At the second call the program is already installed.
     for what in ("héllo", "again"):
         assert here.machine.call(program, (what, "first\nsecond")) == f"{what} {here.process.pid}"
     assert [(each.argv, each.status) for each in seen] == [

@@ -93,7 +93,7 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path, monkeypatch: pytest
         (built / name).touch()
     assert find_kernel(processes, files, virtual_time=True) == KernelImage(built / "linux", built / "modules")
     assert find_kernel(processes, files, chosen=str(built / "linux")).modules == built / "modules"
-    # It also serves in real time.
+    # It also works in real time.
     assert find_kernel(Installed(), files).path == built / "linux"
     with pytest.raises(ToolMissing, match="cannot be executed"):
         find_kernel(processes, files, chosen="/nowhere")

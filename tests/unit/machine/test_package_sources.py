@@ -25,7 +25,7 @@ def test_only_ordinary_kernels_are_fetched() -> None:
 
 
 def apt_that_fetched(*lists: Path) -> Mock:
-    """apt-get 2.6.1."""
+    """An apt-get that behaves like version 2.6.1: it fetches these lists and cannot reach one source."""
     lost = "W: Failed to fetch http://a/dists/x/InRelease  Could not resolve 'a'\n"
     answer = Completed(0, "", f"{lost}W: Some index files failed to download. They have been ignored, or ...\n")
 
@@ -42,7 +42,7 @@ def test_a_network_that_is_down_is_named(tmp_path: Path) -> None:
     sources = "deb http://a x main\ndeb http://b x main\n"
     with pytest.raises(LabError, match=r"can be reached: .*Could not resolve 'a'.*\n.*can reach its package sources"):
         Apt(apt_that_fetched(lock), tmp_path, sources).update()
-    # One source of several, or none at all, is no error.
+    # It is no error if one of several sources is reached, or if there are no sources.
     for each, there in ((sources, (lock, release)), ("", (lock,))):
         (folder := tmp_path / f"work{len(there)}").mkdir()
         Apt(apt_that_fetched(*(folder / path.relative_to(tmp_path) for path in there)), folder, each).update()

@@ -31,7 +31,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 KERNEL, GUEST = 100, 101
 SILENT_SECONDS = 30
-"""Less than in earnest, so that the tests take less time."""
+"""Less than in production, so that the tests take less time."""
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ class Computer:
 
 @pytest.fixture
 def computer() -> Iterator[Computer]:
-    """In a folder whose path is short enough for a socket (unix(7): 108 bytes), unlike some tmp_path."""
+    """In a folder whose path is short enough for a socket (unix(7): 108 bytes), unlike that of some tmp_path."""
     with tempfile.TemporaryDirectory() as name:
         found = Computer(Path(name))
         found.machine.mkdir(parents=True)
@@ -143,7 +143,7 @@ def test_only_the_newest_evidence_is_stored(computer: Computer, vigil: Vigil) ->
 
 @pytest.fixture
 def console(computer: Computer, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A management console like the kernel's, whose answers are awaited; yields the commands that it got."""
+    """A management console like the kernel's, whose answers are awaited; yields the commands that it received."""
     monkeypatch.setattr("lab.machine.stand_still._ANSWER_SECONDS", PATIENCE_SECONDS)
     path = console_of(computer.machine)
     path.parent.mkdir(parents=True)

@@ -110,7 +110,7 @@ def test_modules_come_after_what_they_need_each_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packing", ["", ".xz", ".gz"])
 def test_the_initramfs_holds_unpacked_modules_and_is_made_once(stock: Path, packing: str, tmp_path: Path) -> None:
     names = stock_kernels.ROOT_MODULES
-    # Most of md's own are missing or built in.
+    # Most of md's modules are missing or built in.
     tree: dict[str, list[str]] = {f"k/{name}.ko{packing}": [] for name in names}
     tree |= {f"k/md-mod.ko{packing}": [], f"k/raid1.ko{packing}": [f"k/md-mod.ko{packing}", f"k/9p.ko{packing}"]}
     make_kernel(stock, "6.1", tree, packing)

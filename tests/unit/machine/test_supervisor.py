@@ -42,7 +42,7 @@ def test_a_kernel_is_paused_for_what_it_takes_itself_of_the_spare_room(
 ) -> None:
     (tmp_path / "disk01.img").touch()
     keeper = supervisor.RoomKeeper(0, [str(tmp_path / "disk01.img")], 64 << 20)
-    # Room and size in MiB. It grows, then only reads while another program fills the disk, then grows again.
+    # Room and image size in MiB. The image grows, then is only read while another program fills the disk, then grows.
     steps = [(500, 10), (200, 300), (60, 300), (10, 300), (9, 302)]
     monkeypatch.setattr(keeper, "room_bytes", iter([room << 20 for room, _ in steps]).__next__)
     monkeypatch.setattr(keeper, "file_bytes", iter([taken << 20 for _, taken in steps]).__next__)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # The messages and paths of upstream's script. Unlike upstream, a failing command ends a test: upstream has "set -e"
-# in the condition of an if, where bash ignores it. After a test named *leaves nothing is cleaned up.
+# in the condition of an if, where bash ignores it. After a test named *leaves, nothing is cleaned up.
 SCRIPT = """#!/bin/bash
 targetdir=/var/tmp
 for word in "$@"; do

@@ -1,4 +1,4 @@
-"""Samples made for one question at a time."""
+"""Samples for tests: plain values except those that a test names."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def mechanics(name: str) -> Mechanics:
 
 @cache
 def calibrated(probe: Path, name: str, late_seconds: float = 0.0) -> Calibration:
-    """``late_seconds``: how late the computer is on average, at each answer anew."""
+    """``late_seconds``: the computer's mean delay, drawn anew for each answer."""
     late = random.Random(7)
 
     def read(places: Sequence[Place], depth: int) -> list[Times]:
@@ -60,7 +60,7 @@ def calibrated(probe: Path, name: str, late_seconds: float = 0.0) -> Calibration
 
 
 def rate_at(drive: Mechanics, share: float) -> float:
-    """At a place of the stroke."""
+    """The sequential rate at this fraction of the stroke."""
     whole = sum(zone.share for zone in drive.zones)
     for zone in drive.zones:
         share -= zone.share / whole
@@ -71,7 +71,7 @@ def rate_at(drive: Mechanics, share: float) -> float:
 
 @pytest.mark.parametrize("name", DRIVES)
 def test_a_quiet_drive_is_recovered(probe: Path, name: str) -> None:
-    """The errors that docs/drives.md states."""
+    """Within the errors that docs/drives.md states."""
     true, found = mechanics(name), calibrated(probe, name).model.mechanics
     assert found
     assert found.rpm == pytest.approx(true.rpm, rel=0.001)

@@ -65,7 +65,7 @@ NEVER_SEEN = "no sample shows the rebuild"
     [
         ([], NEVER_SEEN),
         ([idle(0), idle(1)], NEVER_SEEN),
-        # A check of a healthy array, and the word of an array that has lost nothing.
+        # A check of a healthy array, and "recover" from an array that lacks no member.
         ([idle(0), sample(1, action="check", degraded=0), idle(2)], NEVER_SEEN),
         ([idle(0), sample(1, action="recover", degraded=0), idle(2)], NEVER_SEEN),
         ([idle(0), sample(1, action="recover", degraded=None), idle(2)], NEVER_SEEN),

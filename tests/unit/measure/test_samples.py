@@ -182,7 +182,7 @@ def test_the_idle_machines_share_is_taken_off() -> None:
     assert found.cpu_microseconds_per_io == pytest.approx(2000.0)
     assert found.cpu_seconds_per_gib == pytest.approx(2.0)
     assert found.idle_baseline_fraction == 0.1
-    # It may be more than was used.
+    # The idle share may exceed what was used.
     assert figures_of(50, 950, 0.1).cpu_seconds_total == 0
 
 
@@ -297,7 +297,7 @@ DRIVE = LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/nbd0", size_byt
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
-    """Every load that a probe measures; it finds IOPS, or 1000 of those that are not there."""
+    """Every load that a probe measures. The probe finds the values of IOPS, or 1000 for other loads."""
     asked: list[Workload] = []
 
     def run(_lab: object, _target: object, workload: Workload, _options: object) -> Measured:
@@ -313,7 +313,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
 
 
 def test_reads_and_writes_of_an_emulated_drive_are_measured_apart(asked: list[Workload]) -> None:
-    """A write takes longer than a read in real time: theory of the one must not start from the other."""
+    """In real time a write takes longer than a read, so theory for one must not use the rate of the other."""
     rates = probe_disk(None, DRIVE, [WRITES], rebuilds=False)  # type: ignore[arg-type]
     assert (rates.random_read_iops, rates.random_write_iops) == (73.4, 71.8)
     assert {(each.direction.value, each.queue_depth, each.jobs) for each in asked} == {("read", 1, 1), ("write", 1, 1)}

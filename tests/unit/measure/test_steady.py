@@ -29,7 +29,7 @@ def test_a_wide_range_or_a_slope_is_not_steady(values: list[float]) -> None:
 
 
 def stretch(rate: float, *, idle_after: int = 0) -> list[Sample]:
-    """Four samples a second: a second of warm-up at half the rate, five seconds of ``rate``, and idle at the end."""
+    """Four samples per second: a second of warm-up at half the rate, five seconds of ``rate``, and idle at the end."""
     counts = [n * rate / 8 for n in range(4)]
     counts += [rate / 2 + n * rate / 4 for n in range(21)]
     counts += [counts[-1]] * idle_after
@@ -59,7 +59,7 @@ def test_too_few_ios_or_samples_give_no_steadiness() -> None:
 
 
 def test_random_counts_alone_hardly_ever_break_the_thresholds() -> None:
-    """As many I/Os a slice as are asked for, and half of them, which would not be enough."""
+    """As many I/Os per slice as are required, and half as many, which would not be enough."""
     draw = numpy.random.default_rng(2)
 
     def broken(each: int) -> float:

@@ -27,7 +27,7 @@ DISKS = lab_disks(LETTERS, size_bytes=1 << 20)
 
 
 def sysfs(level: str, disks: int, size_kib: int, **words: str) -> dict[str, str | None]:
-    """The files of md0; ``words`` replace or add some, a double underscore stands for a slash and for a dash."""
+    """The files of md0. ``words`` replace or add some; ``__`` in their names stands for a slash, ``___`` for a dash."""
     array = {
         "level": level,
         "raid_disks": str(disks),
@@ -102,12 +102,12 @@ class Members:
         )
 
     def put(self, slot: int, sector: int, data: bytes) -> None:
-        """Bytes at a sector of a member's data."""
+        """Write bytes at a sector of a member's data."""
         start = (OFFSET + sector) * 512
         self.bytes[DISKS[slot].node][start : start + len(data)] = data
 
     def flip(self, slot: int, sector: int, byte: int, bits: int = 0xFF) -> None:
-        """Turn bits of a byte behind a sector of a member's data over."""
+        """Flip bits of one byte, counted from a sector of a member's data."""
         self.bytes[DISKS[slot].node][(OFFSET + sector) * 512 + byte] ^= bits
 
 
@@ -121,7 +121,7 @@ def shape_of(level: str, disks: int, size_kib: int = 192, /, **words: str) -> Ma
 
 
 def parity_array(level: str = "raid5", disks: int = 4, **words: str) -> tuple[OpenArrays, FakeMachine, Members]:
-    """An array of a parity level whose first stripes hold bytes and their parity."""
+    """An array of a parity level whose first stripes contain data with correct parity."""
     data_disks = disks - (2 if level == "raid6" else 1)
     machine = FakeMachine(files=sysfs(level, disks, COMPONENT_KIB * data_disks, **words))
     members, arrays = Members(machine), arrays_on(machine)
@@ -133,7 +133,7 @@ def parity_array(level: str = "raid5", disks: int = 4, **words: str) -> tuple[Op
 
 
 def stripe_bytes(geometry: ArrayGeometry, number: int) -> Mapping[int, bytes]:
-    """By slot: data that tell their chunk, and parity."""
+    """By slot: data that depend on their chunk, and parity."""
     assert isinstance(geometry, ParityGeometry)
     row = geometry.row(number)
     first = number * geometry.data_count

@@ -1,4 +1,4 @@
-"""Stripes read from made-up members: who is wrong, what a write does, and what crashes leave."""
+"""Stripes read from made-up members: which member is wrong, what a write does, and what crashes leave."""
 
 from __future__ import annotations
 
@@ -391,7 +391,7 @@ def test_a_log_closes_the_hole(policy: str) -> None:
     if policy == "journal":
         assert {read.outcome for state in states for read in state.reads} == {CrashOutcome.NEW}
     else:
-        # The block that was being written is not what it protects.
+        # The log does not protect the block that was being written.
         may = {CrashOutcome.OLD, CrashOutcome.NEW, CrashOutcome.MIXED}
         assert {state.without(write.target_slots[0]).target for state in states} <= may
 

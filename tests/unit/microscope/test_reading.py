@@ -21,7 +21,7 @@ from tests.unit.microscope.arrays import CHUNK_SECTORS, OFFSET, arrays_on, shape
 
 @pytest.mark.parametrize("label", captures.labels())
 def test_every_captured_array_has_a_shape(label: str) -> None:
-    """As far as the lab knows its level; captures lack some files, as older kernels do."""
+    """Captures lack some files, as older kernels do."""
     shape = read_shape(arrays_on(captures.machine_with(label)), "md0")
     found = locate(shape, 0)
     assert found.places
@@ -83,7 +83,7 @@ def test_a_volume_is_sent_to_its_arrays() -> None:
 
 
 def growing(**words: str) -> MappedArray:
-    """From four to five members, up to sector 48 of the array; the new shape begins 64 sectors earlier."""
+    """From four to five members, reshaped up to sector 64 of the array; the new data offset is 64 sectors lower."""
     sysfs = {"raid_disks": "5 (4)", "reshape_position": "64", "sync_action": "reshape", **words}
     return shape_of("raid5", 5, **{f"dev___ubd{letter}__new_offset": "64" for letter in "abcde"}, **sysfs)
 
@@ -95,7 +95,7 @@ def test_during_a_reshape_both_shapes_are_mapped_and_leftovers_are_not_data() ->
     assert behind.places[0].device_sector == 64 + CHUNK_SECTORS
     assert ahead.places[0].device_sector == OFFSET + 2 * CHUNK_SECTORS
     assert behind.doubt == ahead.doubt == ""
-    # One that runs leaves a doubt where it may have been.
+    # A running reshape may have passed the position that md last recorded.
     assert locate(growing(), 56).doubt == ""
     assert "md last recorded sector 64" in locate(growing(), 64).doubt
     member = shape.members[0]
@@ -104,7 +104,7 @@ def test_during_a_reshape_both_shapes_are_mapped_and_leftovers_are_not_data() ->
     by_sector = {at: on_member(shape, member, OFFSET + at, areas) for at in range(0, 32, CHUNK_SECTORS)}
     assert by_sector[0].note.startswith("left behind by the reshape")
     assert by_sector[24].shape == "before"
-    # Two of the three chunks of its row have moved: old parity counts as long as any has not.
+    # Two of the three chunks of its row have moved: the old parity remains valid as long as any chunk has not.
     parity = on_member(shape, shape.members[1], OFFSET + 16, areas)
     assert (parity.shape, parity.kind, parity.blocks) == ("before", "P", (6, 7, 8))
 
@@ -218,7 +218,7 @@ def test_an_array_that_cannot_be_flushed_or_held_is_read_all_the_same(device: Pa
 
 
 def fiemap(monkeypatch: pytest.MonkeyPatch, extents: list[tuple[int, int, int, int]]) -> list[int]:
-    """A kernel that knows these extents, and tells at most two at once."""
+    """A kernel that knows these extents, and reports at most two at a time."""
     asked: list[int] = []
 
     def ioctl(_fd: int, number: int, buffer: bytearray, _mutate: bool) -> int:

@@ -18,7 +18,7 @@ from tests.unit.results.records import cell, record
 
 
 def document(way: str, *, depth: str = "4", **more: str) -> str:
-    """What fio-plot looks at, as fio writes it: common options apart from the job's own."""
+    """What fio-plot reads, as fio writes it: common options are separate from the job's own."""
     job = {"jobname": "x", "job options": {"rw": way, "bs": "4096", "iodepth": depth, **more}}
     return json.dumps({"fio version": "fio-3.33", "global options": {"numjobs": "1"}, "jobs": [job]})
 

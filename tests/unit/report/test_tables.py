@@ -460,7 +460,7 @@ def test_in_virtual_time_a_finding_on_cpu_cost_is_not_measured_with_a_reason(rec
 
 @pytest.mark.parametrize("truth", [0.5, 0.54, 0.7])
 def test_noise_never_makes_a_published_ratio_hold_more_often(truth: float) -> None:
-    """Of a study that says 0.5: true, near the edge, and far off; with more noise each holds more seldom, or never."""
+    """A study says 0.5; the truth is 0.5, near the edge, or far off. With more noise it holds less often, or never."""
     shares = []
     for noise in (0.01, 0.06, 0.25):
         draw = random.Random(9)

@@ -1,4 +1,4 @@
-"""Records made for one question at a time."""
+"""Records for tests: plain values except those that a test names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results from outside: exports are whole or not at all; what is bad is named, and stops no other."""
+"""Results from outside: exports are complete or do not exist; a bad one is named and stops no other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def other(tmp_path: Path) -> ResultStore:
 
 
 def bundle(file: Path, record_id: str, files: dict[str, bytes], **changes: object) -> Path:
-    """What a stranger with a key of their own can make."""
+    """A bundle as strangers with a key of their own can make it."""
     record = replace(draft(record_id), **changes)
     data = write_bundle(
         {record_id: {"record.json": encode_record(record), **files}}, load_signer(file.with_suffix(".pem"))
@@ -314,7 +314,7 @@ def put(file: Path, contents: dict[str, bytes]) -> None:
 
 
 def rewrite(file: Path, change: str, data: bytes) -> None:
-    """Put another content under one name of the archive."""
+    """Replace one file of the archive."""
     put(file, {**contents_of(file), change: data})
 
 
@@ -344,7 +344,7 @@ def test_a_newer_format_and_strange_files_are_refused(two: ResultStore, other: R
 
 
 def resign(file: Path, two: ResultStore, contents: dict[str, bytes], **changes: object) -> None:
-    """What someone with a key may make: these files only, and a manifest that is signed."""
+    """What someone with a key can make: only these files, and a signed manifest."""
     manifest = manifest_with(file, **changes)
     put(
         file,

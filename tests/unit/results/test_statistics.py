@@ -90,7 +90,7 @@ def test_drift_that_both_share_does_not_widen_the_interval_of_interleaved_repeat
 
 
 def test_repeats_are_paired_by_their_number_whatever_was_lost() -> None:
-    """Each lost another repeat, so both have as many: paired by place, drift would look like a difference."""
+    """Each lost a different repeat, so both have equally many: paired by position, drift would be a difference."""
     drift = {repeat: 100.0 * 1.2**repeat for repeat in range(9)}
     ours = {repeat: value for repeat, value in drift.items() if repeat != 0}
     theirs = {repeat: value for repeat, value in drift.items() if repeat != 8}
@@ -198,7 +198,7 @@ def test_the_interval_is_that_of_the_look_wherever_a_cell_ends() -> None:
     covered = 1 - sum(look.miss for look in planned)
     assert [order_statistic(look.n, planned) for look in planned] == [(look.k, covered) for look in planned]
     assert order_statistic(20) == (6, 1 - 2 * 21700 / 2**20)
-    # Lost repeats: as often as the next look may miss, and no oftener.
+    # With lost repeats: it may miss as often as the next look, and no more often.
     k, coverage = order_statistic(19, planned)
     assert coverage == covered
     assert InterimLook(19, k).miss <= planned[-1].miss < InterimLook(19, k + 1).miss
@@ -207,7 +207,7 @@ def test_the_interval_is_that_of_the_look_wherever_a_cell_ends() -> None:
 
 
 def test_stopping_when_it_is_narrow_costs_nothing_of_the_coverage() -> None:
-    """With this noise, cells end at each look; intervals for a fixed number of repeats would cover 94 % only."""
+    """With this noise, cells end at each look; intervals for a fixed number of repeats would cover only 94 %."""
     planned = looks(6, 20)
     source = random.Random(0)
     found = []

@@ -221,7 +221,7 @@ def test_a_record_of_virtual_time_has_no_cpu_account_even_if_its_file_has() -> N
 
 
 def test_a_result_beside_one_of_its_name_has_the_name_of_its_folder(store: ResultStore) -> None:
-    """As results come out of virtual machines; any other name of a folder is no result's."""
+    """As results come out of virtual machines; a folder with any other name is rejected."""
     with store.begin(draft()) as journal:
         journal.add(cell())
         journal.finish()

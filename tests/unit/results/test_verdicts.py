@@ -43,7 +43,7 @@ def judge(test: RatioTest) -> Verdict:
         ((0.8, 0.81, 0.79, 0.82, 0.78, 0.8), RatioOutcome.SLOWER),
         ((0.9, 1.5, 1.2, 0.95, 1.3, 1.1), RatioOutcome.CANNOT_TELL),
         ((0.99, 1.01, 1.0, 1.02, 0.98, 1.01), RatioOutcome.SAME),
-        # A difference for certain, and of no weight.
+        # A certain but unimportant difference.
         ((1.02, 1.01, 1.03, 1.02, 1.025, 1.015), RatioOutcome.SAME),
         ((1.03, 1.01, 1.08, 1.02, 1.06, 1.04), RatioOutcome.CANNOT_TELL),
         ((2.0, 1.9, 2.1), RatioOutcome.CANNOT_TELL),
@@ -73,7 +73,7 @@ def test_other_comparisons_made_at_the_same_time_count() -> None:
     assert lost.outcome is RatioOutcome.CANNOT_TELL
     assert lost.reason == "clear on its own, but not among 3 comparisons with 6 repeats: at least 7 are needed"
     assert judge_family([Asked(paired((*CLEAR, 1.5))), noise, noise])[0].outcome is RatioOutcome.FASTER
-    # Where most are clear, the few repeats of the built-in experiments can tell.
+    # If most are clear, the few repeats of the built-in experiments suffice.
     assert [each.outcome for each in judge_family([clear, clear, noise])][:2] == [RatioOutcome.FASTER] * 2
     assert judge_family([]) == []
 
@@ -94,13 +94,13 @@ def test_the_surer_claim_is_adjusted_as_scipy_does_and_the_other_one_by_the_same
     found = adjusted(family)
     surer = [min(each.claim, each.opposite) for each in found]
     assert surer == pytest.approx(scipy.stats.false_discovery_control([0.03, 0.01, 0.02, 0.4]))
-    # Of 0.2 in the place of 0.02: the others keep theirs, and it is the third of four.
+    # With 0.2 in place of 0.02 and the others unchanged, it is the third of four.
     assert found[2].opposite == pytest.approx(0.2 * 4 / 3)
     assert adjusted([]) == []
 
 
 def test_of_all_that_is_claimed_few_claims_are_wrong() -> None:
-    """A third equal, a third close to the margin's edge, a third different: what the family is promised to keep."""
+    """A third equal, a third near the margin's edge, a third different: the family keeps its error rate."""
     draw = random.Random(4)
     shares = []
     for _ in range(40):
@@ -120,7 +120,7 @@ def test_of_all_that_is_claimed_few_claims_are_wrong() -> None:
 
 
 def recorded_noise() -> list[float]:
-    """Every recorded repeat as a part of its cell's median: the noise of real runs, its tails included."""
+    """Every recorded repeat as a fraction of its cell's median: the noise of real runs, its tails included."""
     record = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
     noise = []
     for row in rows(record):
@@ -162,7 +162,7 @@ def test_a_tenth_slower_is_found(are_interleaved: bool) -> None:
 
 
 def test_cells_stopped_at_different_interim_looks_are_compared_by_common_rounds() -> None:
-    """How long each is measured hangs on how far its own repeats lie apart: that favours neither of the two."""
+    """How long each is measured depends on the spread of its own repeats, which favours neither."""
     draw = random.Random(8)
     planned = looks(6, 20)
 

@@ -95,7 +95,7 @@ def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: Fa
     maker.snapshot(raw(2.6, DONE))
     latest = len(machine.reads)
     assert latest > again
-    # Where nothing is read or written it is left alone for longer.
+    # If nothing is read or written, sysfs is left alone for longer.
     maker.snapshot(replace(raw(2.6, DONE), time_seconds=5.6))
     assert len(machine.reads) == latest
     maker.snapshot(replace(raw(2.6, DONE), time_seconds=13.1))
@@ -119,7 +119,7 @@ def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSess
     assert maker.snapshot(raw(3.0)).vanished == {"ubda"}
     del machine.files["/sys/block/ubda/size"]
     assert maker.snapshot(raw(6.0)).vanished == {"ubda"}
-    # What the kernel lists no longer is seen at the next look.
+    # A disk that the kernel no longer lists is noticed at the next look.
     machine.files["/sys/block/ubda/size"] = "1024000"
     maker.snapshot(raw(9.0, partitions="  98  0  512000 ubda\n"))
     machine.files["/sys/block/ubda/size"] = "0\n"
@@ -165,7 +165,7 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
 
 
 class StandingMachine(FakeMachine):
-    """In virtual time: a sample for each that is asked for, the last again and again."""
+    """In virtual time: one sample for each request; the last one repeats."""
 
     def sample(self, request: SampleRequest) -> FakeSampleStream:
         super().sample(request)

@@ -1,4 +1,4 @@
-"""Time on a machine that has it virtual: portions, paces, steps, and how it ends."""
+"""Virtual time of a machine: portions, paces, steps, and how it ends."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class VirtualMachine(FakeMachine):
         return super().sleep(seconds)
 
     def put(self, name: str, text: str) -> None:
-        """What a file of the array holds from now on."""
+        """Set what a file of the array contains from now on."""
         assert f"{MD}/{name}" in self.files
         self.files[f"{MD}/{name}"] = text
 
 
 @dataclass
 class PacerReports:
-    """What a pacer told."""
+    """What a pacer reported."""
 
     pacer: Pacer
     paces: list[tuple[str, str]] = field(default_factory=list)
@@ -83,7 +83,7 @@ def test_a_portion_is_what_the_pace_makes_of_the_time_since() -> None:
     assert portions.next(1.0, TICK_SECONDS) == TICK_SECONDS
     assert portions.next(100.0, 0.15) == pytest.approx(15.0)
     assert portions.next(math.inf, TICK_SECONDS) == 100.0
-    # What a computer missed is not caught up with.
+    # The time that a computer missed is not made up for.
     assert portions.next(10.0, 60.0) == pytest.approx(10.0 * 2 * TICK_SECONDS)
 
 
@@ -93,7 +93,7 @@ def test_portions_shrink_where_they_take_long_and_grow_where_they_do_not() -> No
     assert portions.most_seconds == 4.0
     portions.took(4.0, 0.01)
     assert portions.most_seconds == 8.0
-    # One that the pace made small says nothing about larger ones.
+    # A portion that the pace made small says nothing about larger ones.
     portions.took(0.1, 0.001)
     assert portions.most_seconds == 8.0
     for _ in range(50):
@@ -125,7 +125,7 @@ def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, reports:
     def rebuilt() -> None:
         machine.put("sync_action", "idle\n")
 
-    # The first is how the step learns what the clock shows.
+    # In the first sleep, the step learns what the clock shows.
     machine.acts = {4: rebuilt, 5: lambda: machine.put("degraded", "0\n")}
     reports.step()
     assert reports.paces[-1] == ("paused", "")

@@ -40,7 +40,7 @@ def machine() -> FakeMachine:
 
 @pytest.fixture
 def reported() -> list[list[str]]:
-    """Names of the stopped arrays, each time that the session told what it had found."""
+    """Names of the stopped arrays, each time that the session reported what it had found."""
     return []
 
 
@@ -137,7 +137,7 @@ NEEDED = NeededMdadm(mdadm="4.5", from_kernel="6.8", why="the disk is refused")
 
 
 def versions(kernel: str, mdadm: str) -> Machine:
-    """A machine that has these."""
+    """A machine with these versions."""
     version = SimpleNamespace(stdout="", stderr=f"mdadm - v{mdadm} - 2024-11-07\n")
     facts = SimpleNamespace(kernel_release=kernel, target="uml:")
     return cast("Machine", SimpleNamespace(facts=facts, run=lambda *_, **__: version))
@@ -166,7 +166,7 @@ def test_a_kernel_that_is_too_new_is_named_with_what_goes_wrong(kernel: str) -> 
     with pytest.raises(UnfitVersion, match=r"drill 11 needs a kernel before Linux 7\.0, .*never ends") as caught:
         require_kernel(versions(kernel, "4.6"), OLDER, "drill 11")
     assert kernel in caught.value.message
-    # Without a need nothing is asked.
+    # Without a requirement, nothing is asked.
     require_mdadm(versions(kernel, "3.0"), None, "drill 1")
     require_kernel(versions(kernel, "3.0"), None, "drill 1")
 

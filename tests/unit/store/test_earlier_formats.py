@@ -1,9 +1,9 @@
 """State folders of earlier raidlab versions are read as they were written.
 
-``data/earlier`` is a state folder that raidlab 0.1.0 wrote before the stores were one: two results, the second of a run
-that was killed, a sweep, a drill with its ledger, an outcome, an exam, a scenario, a campaign, crash points, a finding,
-and a run of mdadm's tests. The finding, the exam and that run are of its functions, without a machine; the typed
-commands are two lines by hand. Locks, disks and logs are left out, and the checkout has another name.
+``data/earlier`` is a state folder that raidlab 0.1.0 wrote before the stores were unified: two results, the second of a
+run that was killed, a sweep, a drill with its ledger, an outcome, an exam, a scenario, a campaign, crash points, a
+finding, and a run of mdadm's tests. Its functions made the finding, the exam and that run without a machine; the typed
+commands are two lines written by hand. Locks, disks and logs are left out, and the checkout has another name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TORN = b'{"torn'
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A state folder of before, in which each journal ends with a line that a power failure tore."""
+    """An earlier state folder, in which each journal ends with a line that a power failure truncated."""
     shutil.copytree(EARLIER, tmp_path / "state", copy_function=shutil.copyfile)
     for path in [tmp_path / "state", *(tmp_path / "state").rglob("*")]:
         path.chmod(0o700 if path.is_dir() else 0o600)

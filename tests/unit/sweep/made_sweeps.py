@@ -13,7 +13,7 @@ from lab.sweep.grid import CellRow, FailedCell, SweepResult
 
 
 def row(level: str = "raid5", iops: float = 100.0, **changed: Any) -> CellRow:
-    """One row; what is not said has a plain value."""
+    """One row; fields that are not given have plain values."""
     values: dict[str, Any] = {
         "cell": f"{level}-{'-'.join(map(str, changed.values()))}",
         "digest": "d" * 64,

@@ -1,4 +1,4 @@
-"""What workers of real pools are told to do in tests: each takes bytes and gives bytes."""
+"""Tasks for workers of real pools; each takes bytes and returns bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def echo(payload: bytes) -> bytes:
 
 
 def fails(payload: bytes) -> bytes:
-    """Notes which process was asked."""
+    """Records which process ran it, then fails."""
     folder = Path(payload.decode())
     (folder / f"{os.getpid()}").touch()
     error = LabError("it cannot be done", hint="leave it")
@@ -26,7 +26,7 @@ def fails(payload: bytes) -> bytes:
 
 
 def lacks_on_one(payload: bytes) -> bytes:
-    """The first process that is asked has not what it takes, ever."""
+    """The first process that is asked permanently lacks a tool."""
     place = Path(payload.decode()) / "unfit"
     try:
         place.open("x").write(str(os.getpid()))
@@ -37,13 +37,13 @@ def lacks_on_one(payload: bytes) -> bytes:
 
 
 def sleeps(payload: bytes) -> bytes:
-    """Until it is awakened."""
+    """Waits until the file ``awake`` exists."""
     wait_until((Path(payload.decode()) / "awake").exists)
     return b"done"
 
 
 def dies_once(payload: bytes) -> bytes:
-    """The first process that is asked is gone."""
+    """Kills the first process that runs it."""
     try:
         (Path(payload.decode()) / "died").open("x").close()
     except FileExistsError:
@@ -53,17 +53,17 @@ def dies_once(payload: bytes) -> bytes:
 
 
 def dies(_: bytes) -> bytes:
-    """So is every one."""
+    """Kills every process that runs it."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
 def no_worker(*_: object, **__: object) -> None:
-    """In place of the class of a worker."""
+    """Replaces the class of a worker, and fails."""
     raise OSError("no such thing")
 
 
 def worker_after_one(folder: Path, *arguments: Any, **options: Any) -> QuietWorker:
-    """The first process that makes a worker is gone before there is one."""
+    """The first process that makes a worker is killed before the worker exists."""
     dies_once(str(folder).encode())
     return QuietWorker(*arguments, **options)

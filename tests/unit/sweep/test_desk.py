@@ -46,7 +46,7 @@ def test_built_in_sweeps_are_listed_first_and_then_those_that_were_run(host: Hos
     assert [each.name for each in entries] == [*built_in_names(), folder.id]
     assert entries[-1].state == "1 of 2, interrupted"
     assert "level: raid5" in entries[-1].axes
-    # One that cannot be read takes nothing from the others.
+    # One that cannot be read does not hide the others.
     (folder.path / "sweep.json").write_text("{")
     assert [each.name for each in desk(host).entries()] == list(built_in_names())
 
@@ -93,7 +93,7 @@ def test_a_running_sweep_is_distinguished_from_a_dead_one(host: Host) -> None:
         assert status.tables == ()
         assert status.progress is not None
         assert status.progress.latest == latest
-    # Its client was killed: it never told its end, and its lock is free.
+    # Its client was killed: it never reported its end, and its lock is free.
     assert desk(host).going_run("chunks") == ""
     assert not desk(host).status(folder.id).is_running
 
@@ -114,13 +114,13 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
     assert folder.state_words() == ("1 of 2", "interrupted")
     status = desk(host).status(folder.id).progress
     assert status == SweepProgress(done=1, planned=2, client=7)
-    # One that failed, and was measured by another sweep since, failed no more.
+    # A failed cell that another sweep has measured since no longer counts as failed.
     for key in "ab":
         folder.failures.append(FailedCell(cell=key * 64, label=key, message="it broke"))
     assert folder.state_words() == ("1 of 2", "1 failed")
     put(host, "a" * 64)
     assert folder.state_words() == ("2 of 2", "complete")
-    # What says itself that it is whole is not looked at cell by cell.
+    # A sweep that reports that it is complete is not checked cell by cell.
     folder.report_progress(SweepProgress(done=2, planned=2, is_over=True))
     cell_store(host).path("a" * 64).unlink()
     assert folder.state_words() == ("2 of 2", "complete")
@@ -175,7 +175,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_swee
     folder = begun(host)
     with folder.open():
         assert folder.is_running
-        # Two may look at once, and neither takes the other for the sweep.
+        # Two readers may look at once; neither mistakes the other for the sweep.
         assert SweepStore(host).find(folder.id).is_running
     assert not folder.is_running
 

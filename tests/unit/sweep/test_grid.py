@@ -152,7 +152,7 @@ def test_shares_are_the_variances_of_the_effects() -> None:
 
 
 def test_an_interaction_alone_is_not_a_main_effect() -> None:
-    """Each level is fast with another number of members: neither axis alone says anything."""
+    """Each level is fast with a different number of members: neither axis alone says anything."""
     fast = {("raid0", 4), ("raid5", 8)}
     rows = [
         row(level, 200.0 if (level, n) in fast else 50.0, members=n) for level in ("raid0", "raid5") for n in (4, 8)
@@ -178,7 +178,7 @@ def test_two_axes_that_go_together_share_what_they_explain() -> None:
 
 
 def test_workloads_and_directions_are_not_mixed() -> None:
-    """Which workload is faster says nothing of the axes: its rows are told apart, and reads from writes."""
+    """Which workload is faster says nothing about the axes: workloads are kept apart, and reads and writes too."""
     rows = [
         row(level, speed * factor, workload=workload, direction=direction)
         for level, factor in (("raid0", 1.0), ("raid5", 2.0))

@@ -1,4 +1,4 @@
-"""What a worker does before it measures: one at a time for a cell, and only what a sweep may ask for."""
+"""What a worker does before it measures: one process at a time for each cell, and only permitted options."""
 
 from __future__ import annotations
 

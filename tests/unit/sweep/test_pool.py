@@ -35,7 +35,7 @@ from tests.waiting import is_running, listening, wait_until
 
 pytestmark = [
     pytest.mark.slow,
-    # Dask gives up a connection that is too slow without closing its socket, which is collected at any later time.
+    # Dask gives up a connection that is too slow without closing its socket, which is collected at some later time.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 PATIENCE_SECONDS = 120.0
@@ -43,7 +43,7 @@ PATIENCE_SECONDS = 120.0
 
 @pytest.fixture(scope="module", autouse=True)
 def no_sockets_left() -> Iterator[None]:
-    """The tests of other files do not meet Dask's sockets."""
+    """Sockets of Dask do not reach the tests of other files."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -59,7 +59,7 @@ def task(name: str, payload: bytes) -> SpreadTask:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that ``pid`` has started, without that which multiprocessing starts for itself."""
+    """The processes that ``pid`` has started, except the one that multiprocessing starts for itself."""
     return [each for each in keeper.children_of(pid) if b"resource_tracker" not in _command(each)]
 
 
@@ -151,7 +151,7 @@ def test_a_spread_that_is_ended_leaves_nothing_out(pool: Pool, tmp_path: Path) -
     finally:
         # Otherwise the workers stay busy.
         (tmp_path / "awake").touch()
-    # The ends of these futures are not taken for answers, after which tasks would be sent once more.
+    # The ends of these futures are not taken for answers; otherwise tasks would be sent again.
     again = spread.run([task("two", folder), task("three", folder)])
     assert sorted((each.key, answer.data) for each, answer in again) == [("three", b"done"), ("two", b"done")]
     assert spread._generation == 4
@@ -271,7 +271,7 @@ def test_pages_that_cannot_be_served_are_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def other_server() -> Iterator[int]:
-    """The port of one that speaks HTTP."""
+    """The port of a server that speaks HTTP."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
 
         def serve() -> None:
@@ -323,7 +323,7 @@ def test_workers_ignore_ctrl_c_and_end_with_their_client(tmp_path: Path) -> None
         assert {int(answer.data.split()[1]) for _, answer in spread.run(work)} <= set(pids)
         assert all(is_running(pid) for pid in pids)
         begin = time.monotonic()
-    # An end that hangs is given up after that time.
+    # A shutdown that hangs is given up after that time.
     assert time.monotonic() - begin < START_SECONDS
     assert not [pid for pid in pids if is_running(pid)]
 

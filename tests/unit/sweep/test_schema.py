@@ -1,4 +1,4 @@
-"""Axes and their combinations: what is a cell, what cannot be, what is the same."""
+"""Axes and their combinations: which are cells, which are impossible, and which mean the same."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def shown(chromium: Browser, result: SweepResult, folder: Path) -> Browser:
 
 
 def known() -> SweepResult:
-    """Speeds that tell their place: 1000 times the level's number, 10 times the members, 1 times the depth."""
+    """Speeds that identify their cell: 1000 × the level's number + 10 × the members + the depth."""
     rows = [
         row(
             f"raid{place}",
@@ -96,7 +96,7 @@ def test_menus_change_the_drawn_lines(chromium: Browser, tmp_path: Path) -> None
     lines = {words.partition("</b>")[0]: line for words, line in facet(chromium, 0)["lines"].items()}
     assert lines["<b>raid0"][1] == pytest.approx([10.41, 10.42, 10.44])
     assert lines["<b>raid2"][1] == [1, 1, 1]
-    # What stood along x goes where the axis came from.
+    # The axis that was along x takes the place of the new one.
     choose(chromium, "multiples-choices", "figure", "IOPS")
     choose(chromium, "multiples-choices", "along x", "members")
     found = facet(chromium, 0)
@@ -207,7 +207,7 @@ def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> Non
     ]
     shown(chromium, sweep(rows), tmp_path)
     assert chromium.evaluate('document.querySelectorAll("main script, main a, main img").length') == 0
-    # Labels, and what is told of a point, are drawn by Plotly, which makes links of some HTML.
+    # Plotly draws the labels and the words of points, and turns some HTML into links.
     found = chromium.evaluate("""[...document.querySelectorAll(".canvas")].map((one) => [
       one.data.map((each) => each.customdata), one.layout.xaxis.ticktext, one.layout.yaxis.ticktext])""")
     flat = str(found)

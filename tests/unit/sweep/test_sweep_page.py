@@ -1,4 +1,4 @@
-"""The page of a sweep as HTML: escaped, without a network, its figures there once, whatever is missing."""
+"""The page of a sweep as HTML: escaped, without a network, figures stored once, usable whatever is missing."""
 
 from __future__ import annotations
 

@@ -115,14 +115,14 @@ def test_a_state_folder_that_is_too_long_is_refused() -> None:
         require_fitting_paths(Path("/" + letter * longest), Path(), IMAGE)
         with pytest.raises(SpecError, match="a path of more than 506 bytes"):
             require_fitting_paths(Path("/" + letter * (longest + 1)), Path(), IMAGE)
-    # The paths of file disks stand in the command line too.
+    # The paths of file disks are in the command line too.
     require_fitting_paths(Path("/" + "a" * 200), Path(), IMAGE, 4)
     with pytest.raises(SpecError, match="command line"):
         require_fitting_paths(Path("/" + "a" * 200), Path(), IMAGE, 16)
 
 
 def test_a_word_in_a_suggested_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # A worker is told the word by another computer.
+    # A worker gets the word from another computer.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ToolMissing) as caught:
         kernel_path("6.1; reboot")

@@ -146,7 +146,7 @@ def test_a_deep_queue_waits_for_the_largest_member() -> None:
     assert uneven.iops <= 150 * 1.01
     assert uneven.iops < even.iops <= 200 * 1.01
     assert "the largest member gets 67%" in uneven.reason
-    # A load on the first zone alone meets both alike.
+    # A load on the first zone alone reaches both equally.
     assert predict_load(Raid0(), [DRIVE] * 2, work, member_bytes=SIZES, working_bytes=1000 * MIB).iops == even.iops
 
 

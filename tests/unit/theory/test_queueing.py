@@ -1,4 +1,4 @@
-"""Loads played through, against measurements; what md makes of a request, against drivers/md of Linux 6.1."""
+"""Simulated loads compared with measurements, and md's handling of requests with drivers/md of Linux 6.1."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FLASH, UNEVEN = replace(DRIVE, concurrent_requests=16), Server(0.010, 0.030)
         (Raid1(), (DRIVE,) * 2, 2, 0.0, 2 / 0.013, 0.01),
         (Single(), (FLASH,), 16, 0.0, 16 / 0.013, 0.01),
         (Single(), (FLASH,), 32, 0.0, 16 / 0.013, 0.01),
-        # A slow member holds a deep queue up.
+        # A slow member holds up a deep queue.
         (Raid0(), (*(DRIVE,) * 5, Server(0.130, 0.130)), 64, 0.0, 6 / 0.130, 0.05),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_request_of_several_chunks_is_an_io_on_each_of_its_members() -> None:
     whole = demand(Raid5(), 5, is_write=True, chunks=4)
     assert (whole.total_reads, whole.writes, whole.stages) == (0, (1.0,) * 5, 1)
     assert demand(Raid6(), 6, is_write=False, chunks=4).total_reads == pytest.approx(4)
-    # So whole stripes on RAID 0 get 5/4 of those on a RAID 5 of as many.
+    # So RAID 0 writes requests of four chunks 5/4 as fast as RAID 5 with as many members.
     of_chunks = [1 / max(demand(level, 5, is_write=True, chunks=4).writes) for level in (Raid0(), Raid5())]
     assert of_chunks[0] / of_chunks[1] == pytest.approx(5 / 4)
     with pytest.raises(SpecError, match="no prediction for requests of 3 chunks"):

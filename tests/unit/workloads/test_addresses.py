@@ -1,6 +1,6 @@
-"""Which addresses a load goes to, by the real fio: what it does with our jobs, and what fingerprints say of it.
+"""The addresses that a load uses in the real fio: what fio does with our jobs, and what fingerprints say about it.
 
-fio's engine ``null`` moves no data, so every job is over in a moment; its I/O log tells where it would have gone.
+fio's engine ``null`` moves no data, so every job is over in a moment; its I/O log shows where it would have gone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOADS = {
 
 @dataclass(frozen=True)
 class FioRun:
-    """Where a start of fio went: per job its offsets, in order."""
+    """Where a run of fio went: the offsets of each job, in order."""
 
     offsets: dict[str, list[int]]
     fingerprint: str
@@ -43,7 +43,7 @@ def version() -> str:
 
 
 def go(folder: Path, job: Invocation, *, repeatable: bool = False) -> FioRun:
-    """Run a job of ours for some I/Os. Everything of it stays but what does the I/O and for how long."""
+    """Run one of our jobs for some I/Os, unchanged except for the engine, the duration, the depth and verification."""
     text = re.sub(r"^(time_based|runtime|direct|verify\w*|do_verify)=.*\n", "", job.job_text, flags=re.M)
     text = re.sub(r"^ioengine=.*$", "ioengine=null", text, flags=re.M)
     if repeatable:
@@ -81,7 +81,7 @@ def test_another_repeat_goes_elsewhere_and_the_same_one_to_the_same_places(tmp_p
 
 @pytest.mark.parametrize("name", LOADS)
 def test_fingerprints_reveal_whether_fio_uses_the_seed(tmp_path: Path, name: str) -> None:
-    """With ``randrepeat=1``, as results from before have it: what the fingerprint says is what this fio does."""
+    """With ``randrepeat=1``, as in earlier results: the fingerprint says what this fio does."""
     first, repeat = (go(tmp_path, job_of(LOADS[name], tmp_path, repeat=number), repeatable=True) for number in range(2))
     assert (first.offsets == repeat.offsets) is (first.fingerprint == repeat.fingerprint)
 

@@ -1,4 +1,4 @@
-"""Jobs of fio and dd, and synthetic traces: own places, equal offsets on every array, and room for the data."""
+"""Jobs of fio and dd, and synthetic traces: separate regions, equal offsets on every array, room for the data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def options(invocation: Invocation) -> dict[str, str]:
 def test_a_read_job_in_a_folder() -> None:
     (job,) = fio_invocations(find_workload("rand-read-4k"), FOLDER, runtime_seconds=2, warmup_seconds=0.5)
     assert job.phase is FioPhase.MEASURE
-    # Two documents mark the stretch: so many seconds apart, the first when the warm-up is over.
+    # Two documents mark the measured stretch: that many seconds apart, the first when the warm-up is over.
     assert job.argv == ("fio", "--output-format=json+", "--eta=never", "--status-interval=500ms", "-")
     assert job.window == MeasuredWindow(0.5, 2.0, 0.5)
     found = options(job)
@@ -233,7 +233,7 @@ SPACE = 64 * MIB
 
 
 def requests(texts: tuple[str, ...]) -> list[tuple[int, str, int, int]]:
-    """(due, word, offset, length) of all streams, in time."""
+    """(due, word, offset, length) of all streams, in order of time."""
     found = []
     for text in texts:
         lines = text.splitlines()

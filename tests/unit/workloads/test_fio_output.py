@@ -187,7 +187,7 @@ def test_intervals_that_are_not_wanted_yet_are_part_of_the_next() -> None:
     whole = intervals("status-interval.stdout")
     wanted = iter((False, False, True, False, False))
     found = fed(LiveFeed(is_due=lambda: next(wanted, False)), captured("status-interval.stdout"))
-    # Of the first run of counters, which the end of the warm-up cut off, nothing is left to be told.
+    # Nothing remains to be reported of the first run of counters, which the end of the warm-up cut off.
     assert [each.interval_seconds for each in found] == [pytest.approx(0.5), pytest.approx(0.501)]
     ios = [each.reads.total_ios for each in whole if each.reads]
     assert [each.reads.total_ios for each in found if each.reads] == [sum(ios[1:3]), sum(ios[3:])]
@@ -258,17 +258,17 @@ def test_a_new_start_without_latencies_is_seen_by_its_clock() -> None:
 
 
 def printed(milliseconds: int, requests: int, answers: int, *, has_latencies: bool = True) -> str:
-    """A document in which all requests are of 4 KiB, and so many of them have been answered."""
+    """A document in which all requests have 4 KiB and ``answers`` of them have been answered."""
     return printed_after(milliseconds, requests, {100: requests} if has_latencies else {}, answers)
 
 
 def document(ios: int, bins: dict[int, int], clock: int | None = None) -> FioDocument:
-    """After so many milliseconds; None: as many as I/Os."""
+    """After ``clock`` milliseconds; None: as many as I/Os."""
     return decode_json(printed_after(ios if clock is None else clock, ios, bins), FioDocument)
 
 
 RATE = 80
-"""I/Os a second of the drive that is played."""
+"""I/Os per second of the simulated drive."""
 DEPTH = 32
 LATENCY_NANOSECONDS = DEPTH * 1_000_000_000 // RATE
 RAMP_NANOSECONDS = 12_500_000
@@ -292,7 +292,7 @@ def printed_after(milliseconds: int, ios: int, bins: dict[int, int], answers: in
 
 
 def fio_lines(window: MeasuredWindow, *, late_seconds: float = 0.0) -> Iterator[str]:
-    """What fio prints of a drive with a queue: slower in the first second, and after the end ever fewer in flight."""
+    """What fio prints for a drive with a queue: slower at first, and ever fewer requests in flight after the end."""
     issue = window.issue_seconds if window.seconds else 10.0
     clock = window.interval_seconds - late_seconds
     while clock <= issue:

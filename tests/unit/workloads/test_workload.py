@@ -1,4 +1,4 @@
-"""Workloads: the catalogue is sound, and whoever wrote one, it runs fio and dd on its own target alone."""
+"""Workloads: the catalogue is sound, and no workload, whoever wrote it, runs fio or dd on anything but its target."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_each_file_is_named_after_its_id() -> None:
 
 
 def test_workloads_with_several_request_sizes_have_none() -> None:
-    # Of a recipe's sections fio tells the block of the last one only, and requests of a trace differ.
+    # fio reports only the block size of a recipe's last section, and requests of a trace differ.
     sizes = [find_workload(name).request_bytes for name in ("rand-read-4k", "antioquia-literal", "trace-server")]
     assert sizes == [4096, None, None]
 
