@@ -361,7 +361,7 @@ class Fuzzer:
 
 @pytest.mark.kernel
 @pytest.mark.wide
-def test_random_keys_end_nothing(tmp_path: Path, long_run: LongRun) -> None:
+def test_random_keys_do_not_end_the_app(tmp_path: Path, long_run: LongRun) -> None:
     fuzzer, begun = Fuzzer(tmp_path, long_run.seed), time.monotonic()
     fuzzer.run(long_run.seconds or SECONDS)
     # On a busy computer the first screen may take half of that time.

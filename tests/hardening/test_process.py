@@ -37,7 +37,7 @@ def test_a_closed_standard_input_or_error_is_as_good_as_dev_null(bench: Bench) -
     expect(nothing.status == 2, str(nothing))
 
 
-def test_a_closed_standard_output_ends_a_command_that_prints_as_those_of_coreutils_and_no_other(bench: Bench) -> None:
+def test_a_closed_standard_output_ends_only_commands_that_print_as_in_coreutils(bench: Bench) -> None:
     for words in (["--version"], ["--help"], ["workloads"], ["--json", "results"], ["lesson", "list"]):
         for closes in ((1,), (0, 1)):
             done = bench.run(*words, closes=closes).was_refused(because="cannot write to standard output")

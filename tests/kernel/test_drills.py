@@ -102,7 +102,7 @@ def test_bytes_written_by_hand_are_counted(made: Host, how: str, lines: str, mos
         assert touched(desk) == most
 
 
-def test_where_nothing_runs_all_blocks_are_missing_and_the_drill_is_not_ended_by_the_way(made: Host) -> None:
+def test_if_no_array_runs_all_blocks_are_missing_and_the_drill_does_not_end(made: Host) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, "mdadm --stop --scan")
         outcome = judge(desk)

@@ -85,7 +85,7 @@ def test_without_the_fault_it_is_not_as_expected(place: FaultPlace, scenario: Sc
     assert unmet(outcome) == what
 
 
-def test_a_wrong_arithmetic_is_noticed(place: FaultPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arithmetic_is_noticed(place: FaultPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A RAID 10 with near copies is judged as if it had far copies."""
     scenario = only("3", "near, 4")
     (variant,) = scenario.ready(1)

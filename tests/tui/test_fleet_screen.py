@@ -114,7 +114,7 @@ async def test_later_changes_win_and_the_loop_is_not_held_up(start: Start, monke
     assert threads == {"fleet"}
 
 
-async def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
+async def test_figures_stay_under_their_own_words_until_new_ones_come(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()

@@ -130,7 +130,7 @@ def test_no_worker_is_left_when_the_caller_stops_early() -> None:
     assert not is_running(worker)
 
 
-def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Path) -> None:
+def test_workers_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Path) -> None:
     program = """if True:
         import sys
         from lab.host.pool import spread

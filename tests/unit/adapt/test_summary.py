@@ -96,7 +96,7 @@ def test_the_progress_of_a_rebuild_goes_over_all_arrays_of_the_disk() -> None:
     assert fractions[-1] < 1.0
 
 
-def test_a_disk_that_lacks_in_some_array_while_md_rests_is_an_interrupted_rebuild() -> None:
+def test_a_disk_missing_from_some_arrays_while_md_is_idle_is_an_interrupted_rebuild() -> None:
     own = running().disks[LARGE].windows
     assert running(filled={LARGE: own[:1]}).is_interrupted
     assert not running(filled={LARGE: own[:1]}, syncing={own[1]: 0.5}).is_interrupted

@@ -190,7 +190,7 @@ def test_writes_that_are_under_way_together_touch_different_pages(seed: str) -> 
             under_way[number] = (file, pages)
 
 
-def test_it_does_all_that_there_is_to_do() -> None:
+def test_a_plan_contains_every_kind_of_operation() -> None:
     done = planned("1", 3000)
     kinds = {each.event[0] for each in done}
     assert kinds == {"create", "rename", "unlink", "write", "fsync", "fsync folder", "syncfs"}

@@ -111,7 +111,7 @@ def by_hand(**changes: Any) -> tuple[float, str]:
 @pytest.mark.parametrize(
     ("level", "members"), [("raid0", 4), ("raid1", 2), ("raid1", 4), ("raid5", 6), ("raid6", 7), ("raid10", 8)]
 )
-def test_by_hand_the_number_of_the_chain_comes_out(level: str, members: int) -> None:
+def test_the_formula_by_hand_gives_the_number_of_the_chain(level: str, members: int) -> None:
     found = at_rest(level=level, members=members)
     years, text = by_hand(level=level, members=members)
     rest = re.search(r"and ([0-9,]+) until", text)

@@ -358,7 +358,7 @@ def numbers_of(tree: Any, path: str = "") -> dict[str, float]:
         optional={key: st.sampled_from(values) for key, values in OPTIONAL_ENDS.items()},
     )
 )
-def test_at_all_ends_together_every_figure_is_finite(changes: dict[str, Any]) -> None:
+def test_every_figure_is_finite_at_all_extreme_values_together(changes: dict[str, Any]) -> None:
     try:
         spec = fleet_spec(BASE, "ends", changes)
     except SpecError:
@@ -470,7 +470,7 @@ def test_renewals_are_bounded_from_above() -> None:
         assert counts.mean() <= 1.05 * life.most_renewals(hours)
 
 
-def test_a_heading_names_no_years_that_a_variant_has_not(typed: Typed) -> None:
+def test_a_heading_names_no_years_that_a_variant_does_not_have(typed: Typed) -> None:
     words = ("-q", "fleet", "mlec-7-3", "--trials", "200", "--workers", "1")
     printed = typed(*words, "--set", "years=2.0").out
     assert "loss in its years, any array" in printed

@@ -86,7 +86,7 @@ def test_no_number_is_shown_before_the_student_gives_it(
                 assert (lesson_id, step_id, form) in ALLOWED, (lesson.seed, form, output)
 
 
-def test_before_the_prediction_only_that_is_asked_for(tmp_path: Path) -> None:
+def test_only_the_prediction_is_asked_for_before_it_is_given(tmp_path: Path) -> None:
     for lesson_id, step_id in steps_of_the_course():
         lesson = files_of(lesson_id).ready("")
         step = lesson.step(step_id)

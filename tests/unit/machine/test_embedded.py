@@ -103,7 +103,7 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path, monkeypatch: pytest
         find_kernel(processes, files, chosen="/bin/true", virtual_time=True)
 
 
-def test_a_kernel_that_was_cut_off_is_none(tmp_path: Path) -> None:
+def test_a_truncated_kernel_is_refused(tmp_path: Path) -> None:
     """A file that was truncated by a full disk or an interruption is still executable."""
     whole = Path("/bin/true").read_bytes()
     kernel = tmp_path / "linux"

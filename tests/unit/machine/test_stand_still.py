@@ -223,7 +223,7 @@ DISKSTATS = """\
     ],
     ids=["still", "its-own-read-too", "for-ever", "not-long-enough", "nothing-to-do", "moving"],
 )
-def test_disks_are_nudged_only_where_nothing_gets_on(
+def test_disks_are_nudged_only_if_nothing_makes_progress(
     looks: list[int], read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nudged: list[str] = []

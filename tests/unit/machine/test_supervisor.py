@@ -28,7 +28,7 @@ def test_kernels_that_start_at_once_share_out_the_processors(monkeypatch: pytest
         assert name.getsockname() == f"\0raidlab-test-{os.getpid()}-{processor}-0".encode()
 
 
-def test_where_names_cannot_be_had_it_is_the_one_that_the_scheduler_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_name_can_be_taken_the_scheduler_chooses_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     # Longer than a name may be (unix(7)).
     monkeypatch.setattr(supervisor, "PROCESSOR_NAME", "x" * 200)
     processor, name = supervisor.own_processor()

@@ -110,7 +110,7 @@ def test_with_one_parity_or_two_wrong_members_none_is_blamed(
     assert "permanent" in repair_words(picture)[-1]
 
 
-def test_what_lacks_is_computed_and_raid5_then_has_nothing_to_compare() -> None:
+def test_what_is_missing_is_computed_and_raid5_then_has_nothing_to_compare() -> None:
     arrays, _, _ = parity_array("raid5", 4, **without(0))
     picture = read_stripe(arrays, "md0", 0)
     lost = picture.cells[0]
@@ -303,7 +303,7 @@ def test_parity_goes_out_from_the_last_slot_down() -> None:
     assert [io.slot for io in write.ios if io.writes] == [0, 1, 6]
 
 
-def test_where_neither_way_can_be_everything_is_read_first() -> None:
+def test_if_neither_way_is_possible_everything_is_read_first() -> None:
     _, write = written("raid6", 7, lost=(1, 2))
     assert write.target_slots == (1,)
     assert write.way is WriteWay.COMPUTE_FIRST
@@ -343,7 +343,7 @@ def test_an_invalid_block_is_refused(sector: int) -> None:
         small_write(shape, sector)
 
 
-def test_the_write_is_a_plan_that_takes_itself_back_at_the_second_time() -> None:
+def test_the_write_is_a_plan_that_undoes_itself_the_second_time() -> None:
     arrays, _, _ = parity_array("raid5", 4)
     picture = read_stripe(arrays, "md0", 0)
     write = small_write(picture.shape, 8)

@@ -235,7 +235,7 @@ def test_two_machines_are_compared_without_raw_figures() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
-def test_a_figure_that_is_none_is_left_out_and_named(bad: float) -> None:
+def test_an_invalid_figure_is_left_out_and_named(bad: float) -> None:
     good = [cell("raid5", "x", repeat, read_iops=10.0) for repeat in range(2)]
     page = page_of(record(cells=(*good, with_figures(replace(good[0], repeat=2), iops=bad))))
     assert f"raid5/x/healthy/2: {bad:g} IOPS, left out" in page

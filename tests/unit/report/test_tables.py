@@ -421,7 +421,7 @@ def drawn(ratio: float, noise: float, draw: random.Random, repeats: int = 8) -> 
     return records.record(cells=tuple(cells))
 
 
-def test_the_order_may_be_known_and_nearness_not() -> None:
+def test_the_order_may_be_known_and_closeness_unknown() -> None:
     noisy = drawn(0.5, 0.12, random.Random(1))
     (found,) = compared_findings(noisy, study(Relation.LESS, 0.5))
     assert found.holds is Holds.ORDER_AT_LEAST

@@ -296,7 +296,7 @@ def test_another_result_with_the_same_id_is_not_overwritten(
     assert other.load("latest") == before
 
 
-def test_folders_copied_from_another_computer_are_taken_in(two: ResultStore, other: ResultStore) -> None:
+def test_folders_copied_from_another_computer_are_imported(two: ResultStore, other: ResultStore) -> None:
     assert import_results(other, two.root)[0] == ("20261121T100000Z-x", "20261121T110000Z-x")
     shutil.rmtree(other.root)
     assert import_results(other, two.root / "20261121T110000Z-x")[0] == ("20261121T110000Z-x",)

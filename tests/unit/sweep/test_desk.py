@@ -102,7 +102,7 @@ def put(host: Host, key: str) -> None:
     cell_store(host).add(key, b"looked for, not read")
 
 
-def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host) -> None:
+def test_the_existing_cells_of_a_killed_sweep_are_counted(host: Host) -> None:
     folder = begun(host)
     with folder.open():
         assert folder.state_words() == ("", "running")

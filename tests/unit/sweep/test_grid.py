@@ -49,7 +49,7 @@ def test_a_single_chunk_size_is_not_an_axis() -> None:
     assert [axis.name for axis in SweepGrid(sweep([row(), row("raid1", chunk_bytes=None)])).axes] == ["level"]
 
 
-def test_what_follows_from_an_axis_is_none_and_what_varies_beside_it_is_one() -> None:
+def test_what_follows_from_an_axis_is_no_axis_and_what_varies_beside_it_is_one() -> None:
     rows = [
         row(workload=workload, block_bytes=block, queue_depth=depth)
         for workload, block in (("a", 4096), ("b", 8192))
@@ -76,7 +76,7 @@ def test_a_row_without_a_speed_is_left_out_and_named(field: str, bad: float) -> 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 @pytest.mark.parametrize("field", ["mean_seconds", "p99_seconds", "predicted_iops"])
-def test_another_figure_that_is_none_is_none(field: str, bad: float) -> None:
+def test_another_invalid_figure_becomes_none(field: str, bad: float) -> None:
     (kept,) = SweepGrid(sweep([msgspec.structs.replace(row(), **{field: bad})])).rows
     assert getattr(kept, field) is None
     assert kept.iops == 100.0

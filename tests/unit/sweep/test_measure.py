@@ -54,7 +54,7 @@ def claiming(host: Host) -> Iterator[threading.Event]:
     waiting.join()
 
 
-def test_a_cell_that_another_process_is_at_is_waited_for(host: Host) -> None:
+def test_a_cell_that_another_process_is_measuring_is_waited_for(host: Host) -> None:
     argv = [sys.executable, "-c", HOLDER, KEY]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout

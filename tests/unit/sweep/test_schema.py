@@ -168,7 +168,7 @@ def test_disks_that_the_machine_of_a_cell_cannot_have_are_refused() -> None:
         decode_sweep(FILE.replace('drive = ["hdd-7200"]', "").replace('"spindle"', '"virtio"'), "test")
 
 
-def test_the_key_hangs_on_all_that_figures_hang_on_and_on_nothing_else() -> None:
+def test_the_key_depends_on_all_that_figures_depend_on_and_on_nothing_else() -> None:
     def keys(text: str = FILE, here: dict[str, str] = HERE, *, is_virtual: bool = True) -> list[str]:
         cells = combinations(decode_sweep(text, "test")).cells
         return [key_of(cell, here, is_virtual_time=is_virtual) for cell in cells]

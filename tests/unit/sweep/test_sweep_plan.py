@@ -142,7 +142,7 @@ def test_a_word_in_a_suggested_command_is_quoted(monkeypatch: pytest.MonkeyPatch
         ("tls://[::1]:8786", ClusterKind.ADDRESS, 0, ()),
     ],
 )
-def test_kinds(text: str, kind: ClusterKind, workers: int, hosts: tuple[str, ...]) -> None:
+def test_kinds_of_clusters(text: str, kind: ClusterKind, workers: int, hosts: tuple[str, ...]) -> None:
     found = parse_cluster(text)
     assert (found.kind, found.workers, found.hosts) == (kind, workers, hosts)
     assert found.text == text
@@ -155,7 +155,7 @@ def test_kinds(text: str, kind: ClusterKind, workers: int, hosts: tuple[str, ...
         *("ssh:", "ssh:-oProxyCommand=x", "ssh:a,a", "ssh:a;b"),
     ],
 )
-def test_others_are_refused_with_a_hint(text: str) -> None:
+def test_other_clusters_are_refused_with_a_hint(text: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_cluster(text)
     assert caught.value.hint

@@ -239,7 +239,7 @@ def test_which_columns_may_be_null_does_not_depend_on_the_rows(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_no_figure_is_never_a_number(bad: float, tmp_path: Path) -> None:
+def test_an_invalid_figure_is_never_written_as_a_number(bad: float, tmp_path: Path) -> None:
     _, (found,) = read_back(sweep([row(iops=0.0, p99_seconds=bad, iops_high=bad, seconds=bad)]), tmp_path)
     assert (found["p99_seconds"], found["iops_high"], found["seconds"], found["iops"]) == (None, None, None, 0.0)
 
