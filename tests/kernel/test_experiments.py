@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from lab.errors import RunCancelled
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import Experiment, check
+from lab.fio_plot.documents import export_for_fio_plot
+from lab.report.collected import loaded
 from lab.results.record import RunStatus
-from lab.results.store import ResultStore
+from lab.results.store import FoundResult, ResultStore
 from lab.tomlfile import decode_toml
 from tests.kernel.place import host_at, kernel_target
 
@@ -76,6 +80,16 @@ def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_p
     assert kept.status is RunStatus.INCOMPLETE
     assert [cell.workload for cell in kept.cells] == ["rand-write-4k"]
     assert kept.missing_keys == ("mirror/rand-read-4k/healthy/0",)
+    # fio's own documents of a measured interval, as fio-plot reads them.
+    result = loaded(FoundResult(kept, kept.id, partial(store.raw_json, kept.id)))
+    drawn = export_for_fio_plot(result, tmp_path / "plots")
+    assert drawn.left_out == ()
+    (job,) = json.loads(drawn.files[0].read_text())["jobs"]
+    assert job["write"]["iops"] == kept.cells[0].figures.sections["write"].iops
+    assert job["write"]["lat_ns"]["stddev"] > 0
+    assert sum(sum(job[unit].values()) for unit in ("latency_ns", "latency_us", "latency_ms")) == pytest.approx(
+        100, abs=1
+    )
     with pytest.raises(RunCancelled):
         resume_experiment(store.incomplete("latest"), request)
     assert store.load("latest").status is RunStatus.INCOMPLETE
