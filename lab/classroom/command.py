@@ -233,7 +233,7 @@ def _text(found: ClassView) -> str:
             for row in group
         ]
         scale = f"0 to {highest:.2f}"
-        headings = (experiment, "of", "results", "median", "half of them", "all", scale)
+        headings = (experiment, "of", "results", "median", "middle half", "all", scale)
         parts.append(table(headings, lines, right=("results", "median")))
         parts += [
             f"far from the others in {row.array}, {row.workload}: {', '.join(row.far)}" for row in group if row.far

@@ -102,7 +102,7 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
             continue
         if reason := _reason(place, found):
             hint = _hint(path, place, found, again)
-            raise NotTrusted(f"{what} {path} is not executed: {reason}", hint=hint)
+            raise NotTrusted(f"{what} {path} is not used: {reason}", hint=hint)
 
 
 def _reason(place: Path, found: os.stat_result) -> str:

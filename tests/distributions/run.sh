@@ -89,7 +89,7 @@ main() {
   # The first process of a PID namespace gets no signal for which it has no handler.
   trap 'exit 130' INT TERM HUP
   [[ -n "$(sources "$codename")" ]] || {
-    say "apt knows no package source of $codename on this computer; next: MIRROR=URL KEYRING=FILE $0 $codename"
+    say "this computer has no package source for $codename; next: MIRROR=URL KEYRING=FILE $0 $codename"
     return 3
   }
   make_disk

@@ -27,7 +27,7 @@ from tests.kernel.rig import Rig
 
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
-# The whole matrix takes minutes and runs only with RAIDLAB_MATRIX=1. docs/adaptraid.md says when it was last run.
+# The whole matrix takes minutes and runs only with RAIDLAB_MATRIX=1.
 WHOLE_MATRIX = os.environ.get("RAIDLAB_MATRIX") == "1"
 SLOW, FAST = 15 * MIB, 30 * MIB
 CHUNK = 128 * KIB

@@ -1,4 +1,4 @@
-"""Files that other users may have written are not executed."""
+"""Files that other users may have written are not used."""
 
 from __future__ import annotations
 
