@@ -56,7 +56,7 @@ class ArrayState(StrEnum):
 
     @property
     def is_broken(self) -> bool:
-        """Whether md reports the array as broken. md shows this state only in place of ``clean`` (array_state_show())."""
+        """Whether md reports the array as broken. md shows this only in place of ``clean`` (array_state_show())."""
         return self is ArrayState.BROKEN
 
 

@@ -80,7 +80,7 @@ def test_disks_attached_before_a_failure_are_detached(tmp_path: Path) -> None:
 
 def test_too_few_free_devices(tmp_path: Path) -> None:
     machine = loops(0, MIB)
-    with pytest.raises(LabError, match="no free loop device for 1 disks"):
+    with pytest.raises(LabError, match="no free loop device is left for 1 disk"):
         empty_lab(machine, tmp_path).attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
     assert machine.runs[-2:] == [("losetup", "--detach", "/dev/loop0"), ("rm", "-f", "/run/raidlab/disks/disk01.img")]
 

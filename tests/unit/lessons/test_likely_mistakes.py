@@ -270,7 +270,7 @@ def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
     view = view_at(lesson, "price", lab, tmp_path, answer="fewer", reading="2")
     found = displayed(words_in("en"), view).checks[-1].found
-    assert found == "2 is the ratio of a different figure, the median latency. Divide the IOPS"
+    assert found == "2 is the ratio of a different figure, the median latency. Use the IOPS instead"
 
 
 def test_every_reading_of_the_course_is_in_the_table() -> None:

@@ -130,7 +130,7 @@ def test_rebuilds() -> None:
 def test_a_rebuild_that_took_no_time_has_no_rate() -> None:
     table = rebuild_table(replace(ANTIOQUIA, rebuilds=(replace(ANTIOQUIA.rebuilds[0], rebuild_seconds=0.0),)))
     assert table
-    assert table.texts[0][:5] == ("raid1", "nothing", "0.0", "2.6", "–")
+    assert table.texts[0][:5] == ("raid1", "none", "0.0", "2.6", "–")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_rebuilds_under_different_loads_have_separate_rows() -> None:
     table = rebuild_table(replace(ANTIOQUIA, rebuilds=(ANTIOQUIA.rebuilds[0], under)))
     assert table
     assert [row[:4] for row in table.texts] == [
-        ("raid1", "nothing", "2.2", "2.6"),
+        ("raid1", "none", "2.2", "2.6"),
         ("raid1", "rand-mix-4k", "2.2", "–"),
     ]
 
