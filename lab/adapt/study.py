@@ -396,7 +396,7 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
         "shows the contrary; at most 5 % of these claims are expected to be wrong",
         f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
         f"a ratio is the first system's requests per second divided by the other's",
-        *(f"{number}: possible reason for the difference: {explanations[number]}" for number in due),
+        *(f"possible reason for the difference in {number}: {explanations[number]}" for number in due),
     )
     return Table("The study's claims", columns, body, notes)
 

@@ -504,7 +504,7 @@ def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
             yield f"{words}: {each.reason}"
     for each in found:
         if is_another(each):
-            yield f"{each.finding.says}: possible reason for the difference: {each.finding.difference}"
+            yield f"possible reason for the difference in '{each.finding.says}': {each.finding.difference}"
 
 
 def is_another(each: ComparedFinding) -> bool:

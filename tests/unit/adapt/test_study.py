@@ -119,7 +119,7 @@ def test_only_a_failed_claim_has_an_explanation() -> None:
     published = find_published("adaptraid")
     assert published
     notes = tables(study(flat, ("w1024",)), published)[-1].notes
-    assert f"C6: possible reason for the difference: {published.explanations['C6']}" in notes
+    assert f"possible reason for the difference in C6: {published.explanations['C6']}" in notes
     assert not any(note.startswith("C3:") for note in notes)
 
 

@@ -357,7 +357,7 @@ def test_an_explanation_is_shown_only_for_a_difference(record: ResultRecord) -> 
     agreeing = findings_table(record, study(Relation.LESS))
     assert differing
     assert agreeing
-    assert "so it is: possible reason for the difference: Because." in differing.notes
+    assert "possible reason for the difference in 'so it is': Because." in differing.notes
     assert not any("Because" in note for note in agreeing.notes)
 
 
