@@ -139,7 +139,7 @@ ArrayName = Annotated[
 ]
 MemberName = Annotated[Name, Argument("The disk, such as disk02.", is_placed=True, is_needed=True, fills=Fills.DISK)]
 FreeDiskName = Annotated[
-    Name, Argument("The disk, such as disk05.", is_placed=True, is_needed=True, fills=Fills.FREE_DISK)
+    Name, Argument("The new disk, such as disk05.", is_placed=True, is_needed=True, fills=Fills.FREE_DISK)
 ]
 
 
@@ -213,7 +213,7 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
-        """Return why the action is not possible on the selection, as the end of a sentence; empty if it is possible."""
+        """Return why the action is impossible on the selection, as the end of a sentence, or "" if it is possible."""
         if not it.is_open:
             return "the machine is not running"
         needs = (need for kind in reversed(cls.__mro__) for need in vars(kind).get("needs", ()))

@@ -283,7 +283,10 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
         lambda it: "" if it.disk and it.disk.model else f"{it.disk_name} is not an emulated drive",
     )
     disk: Annotated[
-        Name, Argument("The disk, such as disk02.", also="--name", is_placed=True, is_needed=True, fills=Fills.DISK)
+        Name,
+        Argument(
+            "The emulated drive, such as disk02.", also="--name", is_placed=True, is_needed=True, fills=Fills.DISK
+        ),
     ]
     model: Annotated[
         Name,
@@ -409,7 +412,10 @@ class Replace(OperationAction, MemberAction, frozen=True, kw_only=True, tag="arr
     effect = "{disk} is copied to {new}; {array} keeps its redundancy throughout."
     long_work = "copy"
     disk: Annotated[
-        Name, Argument("The disk, such as disk02.", also="--old", is_placed=True, is_needed=True, fills=Fills.DISK)
+        Name,
+        Argument(
+            "The disk to replace, such as disk02.", also="--old", is_placed=True, is_needed=True, fills=Fills.DISK
+        ),
     ]
     new: FreeDiskName
 
@@ -575,7 +581,7 @@ class Grow(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.g
     ] = ""
     size: Annotated[NameOrNone, Argument("'max' to use all space on each member.")] = ""
     level: Annotated[
-        NameOrNone, Argument("raid5 for a raid1 array, or raid6 for a raid5 array, which needs one more disk.")
+        NameOrNone, Argument("raid5 for a raid1 array, or raid6 for a raid5 array (raid6 needs one more disk).")
     ] = ""
 
     def __post_init__(self) -> None:
@@ -742,7 +748,7 @@ class Create(OperationAction, frozen=True, kw_only=True, tag="array.create"):
 
 
 def _some_disks(words: str, count: int, prefix: str) -> list[LabDisk]:
-    """Return a placeholder of ample size for each disk that ``words`` names or requests, or ``count`` without words."""
+    """Return a placeholder of ample size for each disk that ``words`` names or requests, or ``count`` if empty."""
     if words:
         asked = disk_count(words)
         count = len(split_words(words)) if asked is None else asked

@@ -318,7 +318,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def failures_survived(self) -> int:
-        """The number of further disk failures that the volume is certain to survive, 0 while degraded and else 1."""
+        """The number of disk failures that the volume is certain to survive now: 0 while degraded, otherwise 1."""
         return int(not self.has_degraded_window and not self.lost)
 
     @property
@@ -397,12 +397,12 @@ class VolumeArray(ArrayStatus):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a disk is part of the volume but not in sync in all arrays, and no rebuild is running."""
+        """Whether a disk is part of the volume but not in sync in at least one array, and no rebuild is running."""
         return any(disk.is_incomplete for disk in self.disks) and not self.sync_action.is_busy
 
     @property
     def sync_place(self) -> str:
-        """Which array is being synced, such as ``2 of 5``. Empty if several are, or if the sync has only one."""
+        """Which array is being synced, such as ``2 of 5``. Empty if several are, or if only one takes part."""
         sync = self.sync
         return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
@@ -489,7 +489,7 @@ _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
 
 
 def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeArray:
-    """Read the state of a volume from ``arrays``, all md arrays. Raises ArrayError if the volume is not running."""
+    """Read the state of a volume; ``arrays`` are all running md arrays. Raises ArrayError if it is not running."""
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
@@ -699,7 +699,7 @@ class Volume(Array):
                 f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
             )
         if own.number not in self._stack.disks_cut(self.name):
-            return Plan(f"{disk} has already been removed from {self.name}, and a failed disk stays out")
+            return Plan(f"{disk} has already been removed from {self.name}, and is not used again unless it is added")
         steps = operations.remove(self._known.label, own.number, _arrays(volume, own.faulty))
         return Plan.of(f"Remove {disk} from {self.name}", steps)
 
@@ -734,7 +734,7 @@ class Volume(Array):
         if own.faulty:
             raise ArrayError(
                 f"{disk} has failed in {len(own.faulty)} arrays of {self.name}",
-                hint=f"fail it in all of them first: raidlab array fail {self.name} {disk}",
+                hint=f"fail it in all arrays of {self.name} first: raidlab array fail {self.name} {disk}",
             )
         steps = operations.rebuild(self._known.label, own.number, arrays, own.present)
         return _awake_first(volume, arrays, f"Continue the rebuild of {self.name} on {disk}", steps)
@@ -854,7 +854,7 @@ def _arrays(volume: VolumeArray, windows: Iterable[int]) -> dict[int, str]:
 
 
 def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
-    """Return steps that take assembled arrays out of read-auto, because md does not record failures in that state."""
+    """Return a plan that first takes assembled arrays out of read-auto, in which md does not record failures."""
     why = "An assembled array waits for its first write. After this step, md records changes."
     first = (
         Step(("mdadm", "--readwrite", each.device), why, writes_devices=(each.device,))

@@ -216,7 +216,7 @@ def slices_on(label: Label, disk: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SliceTables:
-    """Slices that one call of dmsetup creates. There are several in the concise format, or one with a plain table."""
+    """The slices that one call of dmsetup creates: several in the concise format, or one that has a plain table."""
 
     names: tuple[str, ...]
     uuid: str

@@ -54,7 +54,7 @@ MAXIMUM_DISKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The arrays, and the size of the area before the data on each disk (for label and slice headers)."""
+    """The arrays, and the size of the area before the data on each disk (for the label and the slice headers)."""
 
     reserve_bytes: int
     composition: Composition

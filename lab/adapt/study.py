@@ -1,4 +1,4 @@
-"""The claims C1 to C13 of the AdaptRaid study, with a verdict from the measurements.
+"""The claims C1 to C13 of the AdaptRaid study, with the verdicts that follow from the measurements.
 
 A claim holds if all of its comparisons are as claimed. Its p-value is the largest among those of its comparisons (an
 intersection-union test, Berger 1982, which needs no adjustment). A claim does not hold if any comparison contradicts
@@ -247,7 +247,10 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """Compare OnlyFast with itself at the next smaller good number. It must be slower at bad numbers, else faster."""
+    """Compare OnlyFast at each number of fast disks with OnlyFast at the next smaller good number.
+
+    It must be slower at bad numbers (``BAD_COUNTS``) and faster at good ones.
+    """
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:

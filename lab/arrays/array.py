@@ -64,7 +64,7 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
-        """Return the arrays that are found in the ends of disks, each of which has at least ``head_bytes``."""
+        """Return the arrays found in the ends of disks. The ``first`` of each has at least ``head_bytes``."""
 
     @abstractmethod
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
@@ -179,7 +179,7 @@ def require_free_name(name: str, taken: Collection[str]) -> None:
     """Raise ArrayError if the name is among those in use."""
     if name in taken:
         hint = f"choose a different name, or remove that array with 'raidlab array destroy {name}'"
-        raise ArrayError(f"an array {name} already exists", hint=hint)
+        raise ArrayError(f"an array named {name} already exists", hint=hint)
 
 
 class Array(ArrayOperations):

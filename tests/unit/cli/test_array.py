@@ -158,7 +158,7 @@ def test_a_setting_that_ends_with_the_command_says_so(tmp_path: Path, typed: Typ
         (["array", "re-add", "md0", "disk05"], "disk05 has never been in md0"),
         (["array", "re-add", "md0", "disk02"], "disk02 is already in md0 (in sync), and has missed no writes"),
         (["array", "show", "md7"], "no array md7"),
-        (["array", "create", "md0", "--level", "1", "--disks", "2"], "an array md0 already exists"),
+        (["array", "create", "md0", "--level", "1", "--disks", "2"], "an array named md0 already exists"),
         (["array", "assemble", "md0"], "already running"),
         (["array", "add", "md0", "disk02"], "disk02 is already in md0 (in sync)"),
         (["array", "replace", "md0", "disk03", "disk03"], "disk03 is already in md0 (in sync)"),

@@ -93,7 +93,7 @@ def test_verbs_of_a_missing_array_raise_an_error(session: LabSession, name: str)
 def test_a_plan_for_an_array_whose_name_was_taken_in_the_meantime_is_refused(session: LabSession) -> None:
     session.rescan()
     spec = ArraySpec("raid1", ("/dev/ubda", "/dev/ubdb"), name="md0")
-    with pytest.raises(ArrayError, match="an array md0 already exists"):
+    with pytest.raises(ArrayError, match="an array named md0 already exists"):
         session.creation(spec)
 
 
