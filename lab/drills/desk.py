@@ -152,7 +152,7 @@ def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
 
 
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
-    """Do ``work``, which is ``keep``, ``put_back`` or ``changed``, for all disks, and return one result for each disk.
+    """Do ``work`` (``keep``, ``put_back`` or ``changed``) for all disks, and return one result for each disk.
 
     If the disks are files in the lab's folder, the work is done on this computer, and the copies are in ``own_folder``.
     Raises DrillError or CommandFailed.
@@ -702,7 +702,10 @@ class DrillDesk:
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
-        """Start the arrays as the machine would at boot, and record what this writes, apart from the student's work."""
+        """Start the arrays as the machine would at boot.
+
+        What this changes on the disks is recorded, so that it does not count as the student's work.
+        """
         programs = {f"{RUN_FOLDER}/bin/{path.stem}": path for path in sorted(_HERE.glob("guest/*.sh"))}
         files = {f"{GUEST_FOLDER}/{SUMS}": self.case.folder / SUMS, **programs}
         arrival = Arrival(

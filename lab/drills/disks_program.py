@@ -219,7 +219,7 @@ def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[A
 def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int]) -> list[list[Any]]:
     """Return the cells of a row.
 
-    ``begins`` is the array's page with number 0, and the distance in pages to the page with the next number.
+    ``begins`` is (first, step): the cell with number N holds the array's page ``first + N * step``.
     """
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
@@ -241,7 +241,7 @@ def examine(asked: dict[str, Any]) -> dict[str, Any]:
 
     In the request, ``noted`` is the file with the answer of ``note``, ``disks`` are the paths of the disks, and
     ``slots`` has [index of the disk, first page of its data] of all disks that may be in each slot of the array. A
-    page that is not all zeros counts on any disk, at any multiple of 4 KiB.
+    page that is not all zeros counts as found on any disk, at any multiple of 4 KiB.
 
     In the answer, ``files`` and ``meta`` are those pages of the array that have been destroyed. ``cells`` has a letter
     for each cell: d for data or p for parity, in upper case if the member itself holds the required content.

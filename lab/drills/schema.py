@@ -143,7 +143,7 @@ class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EndedMistake(msgspec.Struct, frozen=True):
-    """A mistake that can be recognised, in the form in which an ended drill stores it."""
+    """A mistake that can be recognised, in the form in which it is stored when a drill has ended."""
 
     id: str
     explain: str

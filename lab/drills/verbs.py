@@ -105,7 +105,7 @@ class StartDrill(Verb, frozen=True, kw_only=True):
     def use_of_disks(self, session: LabSession, drill: ReadyDrill) -> str:
         """Return why the disks are not free, or an empty string.
 
-        Raises DrillError if the drill may no longer begin in this lab, and UnfitVersion.
+        Raises UnfitVersion, or DrillError if the drill may no longer begin in this lab.
         """
         from lab.drills.desk import require_possible
         from lab.lessons.student import use_words
@@ -126,7 +126,7 @@ class StartDrill(Verb, frozen=True, kw_only=True):
             raise DrillError(f"drill {drill.id} needs blank disks, and {used}", hint=hint)
 
     def begin(self, session: LabSession, drill: ReadyDrill) -> DrillDesk:
-        """Create the disaster on blank disks. Raises the errors of ``require_free``, and DrillError if it fails."""
+        """Create the disaster on blank disks. Raises the errors of ``require_free``, and DrillError on failure."""
         from lab.drills.case import begin_exam
         from lab.drills.desk import DrillDesk
 
@@ -148,7 +148,7 @@ class OpenDrillVerb(Verb, frozen=True, kw_only=True):
 
 
 class ClosedLabVerb(OpenDrillVerb, frozen=True, kw_only=True):
-    """A verb on the open drill for which the lab may be closed."""
+    """A verb on the open drill that can also be performed while the lab is closed."""
 
     def perform(self, desk: DrillDesk) -> Report:
         return self.perform_on(desk.case, desk.now_utc)
@@ -232,7 +232,8 @@ class Debrief(OpenDrillVerb, frozen=True, kw_only=True):
     words, key, label = "drill debrief", "d", "Debrief"
     tooltip = "End the drill, and show the verdict on the data and what an expert would have done"
     name: Annotated[
-        str | None, Argument("An ended drill, whose page is shown again; 'latest' is the newest.", is_placed=True)
+        str | None,
+        Argument("A drill that has ended, whose page is shown again; 'latest' is the newest.", is_placed=True),
     ] = None
     as_it_is: Annotated[
         bool, Argument("End it even if no running array has the data, although one could be started.")
@@ -253,7 +254,7 @@ class Debrief(OpenDrillVerb, frozen=True, kw_only=True):
         )
 
     def ended_before(self, host: Host) -> Report:
-        """Return the page of the ended drill that ``name`` denotes. Raises ResultError if there is none."""
+        """Return the page of the outcome that ``name`` denotes. Raises ResultError if there is none."""
         from lab.drills.case import DrillStore
         from lab.drills.verdict import ended_page
 
@@ -273,7 +274,7 @@ class LeaveDrill(OpenDrillVerb, frozen=True, kw_only=True):
 
 
 class ClearDisks(Verb, frozen=True, kw_only=True):
-    """Blank the disks that an ended drill used, which deletes their data."""
+    """Blank the disks that the last drill used, which deletes their data."""
 
     words, key, label = "drill clear", "b", "Clear disks"
     tooltip = "Blank the disks that the last drill used"
@@ -289,7 +290,7 @@ class ClearDisks(Verb, frozen=True, kw_only=True):
         return left
 
     def plan(self, session: LabSession) -> Plan:
-        """Return the plan that blanks the disks. Raises DrillError if no ended drill has left anything on them."""
+        """Return the plan that blanks the disks. Raises DrillError if no drill has left anything on them."""
         return session.reset_all(only=self.require_left(session.folder).disks)
 
 

@@ -485,7 +485,7 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
 
 
 def ended_page(outcome: DrillOutcome) -> str:
-    """Return the debriefing of an ended drill, whose file may no longer exist."""
+    """Return the debriefing of a drill that has ended. Its file may no longer exist."""
     try:
         path = find_drill(outcome.drill)
         drill = ready(read_drill(path), path, outcome.seed)
