@@ -46,7 +46,7 @@ def _lint_publication(experiment: Experiment) -> Sequence[LintFinding]:
 
 
 def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
-    """Raise ExperimentError if a rule refuses the run and is not allowed, unless the experiment ``keeps_going``.
+    """Raise ExperimentError if a rule outside ``allowed`` refuses the run, unless the experiment ``keeps_going``.
 
     Raises SpecError if a rule in ``allowed`` is unknown.
     """
@@ -171,7 +171,7 @@ def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _bytes_of_shape(shape: bytes) -> int:
-    """Return the usable bytes of an array, given as JSON with its disks. Sweeps have few arrays, so it is cached."""
+    """Return the usable bytes of an array, given as JSON with its disks. Cached, because sweeps have few arrays."""
     array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)

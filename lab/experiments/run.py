@@ -233,8 +233,8 @@ def resumed_target(record: ResultRecord, usual: Target) -> Target:
     """Return the target on which an incomplete result was begun; ``usual`` is the one that a new run would have.
 
     A result may come from a machine that is not trusted (provision/vagrant/results.rb), so a recorded target must not
-    make raidlab log in to a computer or run a file. Raises ExperimentError for such a target, SpecError for an invalid
-    one.
+    make raidlab log in to a computer or run a file. Raises ExperimentError for such a target, and SpecError for an
+    invalid one.
     """
     begun = parse_target(record.conditions.target)
     if begun == usual or (begun.is_embedded and not any("/" in value for value in begun.options.values())):
@@ -457,7 +457,7 @@ class Run:
                     yield cell
 
     def prepare(self) -> None:
-        """Probe a disk, build the arrays of separate disks, and measure the idle machine. Raises ExperimentError."""
+        """Probe a disk, build arrays with disks of their own, and measure the idle machine. Raises ExperimentError."""
         experiment, machine = self.experiment, self.lab.machine
         if not (self._due or self.due_rebuilds or wide_cells(experiment, self.journal.record)):
             return
@@ -492,7 +492,7 @@ class Run:
         arrays = OpenArrays(self.lab, kinds())
         if spec.name in arrays.names():
             raise ExperimentError(
-                f"an array {spec.name} is already running on this machine",
+                f"an array named {spec.name} is already running on this machine",
                 hint="stop it first, or run the experiment on another machine",
             )
         taken = self.lab.machine.list_dirs(["/sys/block"])["/sys/block"]
@@ -700,7 +700,7 @@ class Run:
     def _predict(
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
     ) -> LoadPrediction | None:
-        """Predict only if disks have a known service time; others are in memory, and limited by the processor."""
+        """Predict the load if the disks have a known service time; others are as fast as the processor allows."""
         if not self.experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
@@ -727,7 +727,7 @@ class RebuildRunner:
         self._last_sums: dict[str, DataSum] = {}
 
     def measure(self, cell: RebuildCell) -> None:
-        """Measure one rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
+        """Measure one rebuild, with checksums before the fault, of the degraded array, and after the rebuild."""
         built = self._run.array(cell.array)
         victim = built.md.members[victim_slot(cell.repeat, len(built.md.members))]
         if cell.under is None:
@@ -758,7 +758,7 @@ class RebuildRunner:
         timeline: Timeline | None,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
-        """Store a rebuild. ``sums`` are checksums from before the fault, while degraded, and after the rebuild."""
+        """Store a rebuild. ``sums`` are checksums before the fault, of the degraded array, and after the rebuild."""
         before, degraded, after = sums
         is_unchanged = all(verdict(before, each) is DataVerdict.INTACT for each in (degraded, after))
         reason = f"{predicted.reason}{', without load' if cell.under else ''}" if predicted else ""

@@ -3,10 +3,11 @@
 The order is deterministic for a given seed. Cells whose median is not yet precise enough get further repeats, and
 disturbed measurements are repeated.
 
-A cell is evaluated only after fixed numbers of repeats, with the interval of that look (lab.results.statistics), so
-that stopping as soon as the interval is narrow does not reduce its coverage. Between two looks every cell continues, so
-further rounds visit only some cells. Two cells are compared over the rounds that both have (lab.results.statistics), so
-a comparison stays balanced, and the number of its rounds does not depend on which of the two is faster.
+A cell is evaluated only after fixed numbers of repeats. Each of these looks has its own interval
+(lab.results.statistics), so that stopping as soon as the interval is narrow does not reduce its coverage. Between two
+looks every cell continues, so further rounds visit only some cells. Two cells are compared over the rounds that both
+have (lab.results.statistics), so a comparison stays balanced, and the number of its rounds does not depend on which of
+the two is faster.
 
 A measurement is discarded and repeated if the computer ran other work on the machine's processor. The rule depends on
 how long the machine waited and never on the measured figures, since selection by the outcome would bias them.
@@ -69,7 +70,7 @@ class RebuildCell:
 
 
 def victim_slot(repeat: int, members: int) -> int:
-    """Return the slot that fails, different in each repeat, so that the result does not depend on the member."""
+    """Return the slot that fails. It differs between repeats, so that the result does not depend on the member."""
     return repeat % members
 
 
@@ -125,7 +126,7 @@ def extra_cells(
 
 
 def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
-    """Return all rebuilds, the first repeat on every array, then the second, and so on."""
+    """Return all rebuilds: the first repeat on every array, then the second, and so on."""
     if experiment.rebuild is None:
         return ()
     plan = experiment.rebuild
@@ -170,7 +171,7 @@ def estimated_seconds(experiment: Experiment, done: Collection[str] = ()) -> flo
 
 
 def load_seconds(workload: Workload) -> float:
-    """Return the runtime of one measurement's load, the sum of warm-up, measured time and a margin."""
+    """Return the runtime of one measurement's load, which is the sum of warm-up, measured time and a margin."""
     return window_for(workload.warmup_seconds, workload.runtime_seconds).issue_seconds
 
 
@@ -185,7 +186,7 @@ _Key = tuple[str, str]
 
 
 def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
-    """Return the cells (array, workload) between two looks, and those too wide at a look before the last one."""
+    """Return the cells (array, workload) between two looks, and those with a wide interval at any look but the last."""
     planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
     return frozenset(
         key
@@ -225,7 +226,8 @@ class SpareMeasurements:
     """Counts how many measurements of a run may still be repeated.
 
     The limit is a quarter of the planned measurements, but at least two. On a computer that is always busy, more
-    repetitions cost time without benefit. ``used`` counts those in the finished part of an interrupted run.
+    repetitions cost time without benefit. ``used`` is the number of repetitions in the finished part of an interrupted
+    run.
     """
 
     def __init__(self, planned: int, *, used: int = 0) -> None:
@@ -235,7 +237,7 @@ class SpareMeasurements:
         """Whether to repeat a measurement, after this number of disturbed attempts.
 
         ``waited_fraction`` is the fraction of its time spent waiting for a processor; None if unknown.
-        ``share_measured`` is the measured time as a fraction of the requested time; the computer may have stalled.
+        ``share_measured`` is the measured time as a fraction of the requested time; small if the computer stalled.
         """
         has_waited = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
         is_disturbed = has_waited or share_measured < LEAST_SHARE_MEASURED
@@ -344,7 +346,7 @@ class ProgressMeter:
 
 
 class Stopwatch:
-    """Attributes time to programs and to waits for resyncs, in virtual time also by the machine's clock.
+    """Attributes time to programs and to waits for resyncs; in virtual time, also by the machine's clock.
 
     fio's time counts as ``fio`` only in measurements, while probing a disk or writing files counts as ``other``.
     ``started_seconds`` is the start of the run on ``clock``, the clock of this process; None for the current time.

@@ -1,4 +1,4 @@
-"""Sweeps as screens show them: the list, what a sweep would measure, and its status, in this or another process.
+"""Sweeps as screens show them: the list, what a sweep would measure, and the status of each, whichever process runs it.
 
 A plugin implements the sweeps themselves (``Sweeping``).
 """

@@ -84,7 +84,7 @@ class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError(f"finding '{self.says}' must have both a ratio and its basis, or neither")
         needs_load = self.quantity is not Quantity.CAPACITY
         if bool(self.workload) is not needs_load or bool(self.direction) is not needs_load:
-            raise ValueError(f"finding '{self.says}' must have a workload and a direction, or quantity 'capacity'")
+            raise ValueError(f"finding '{self.says}' must have a workload and a direction, or the quantity 'capacity'")
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -396,7 +396,7 @@ def test_capacity_is_compared_by_sizes_of_arrays_without_repeats(factor: float |
 
 
 def test_a_finding_is_about_a_load_or_about_capacity() -> None:
-    with pytest.raises(ValueError, match="or quantity 'capacity'"):
+    with pytest.raises(ValueError, match="or the quantity 'capacity'"):
         study(Relation.MORE, quantity=Quantity.CAPACITY)
     with pytest.raises(ValueError, match="a workload and a direction"):
         study(Relation.MORE, workload="")
