@@ -203,7 +203,7 @@ def play(
     has_evidence: bool = False,
     **more: Any,
 ) -> Iterator[HistoryOutcome]:
-    """Run histories one after the other in one process, and yield each outcome as the history ends.
+    """Run histories one after the other in one process, and yield the outcome of each when it ends.
 
     If the machine is lost or hangs, that is the outcome of the current history. This outcome, like any other after
     which the machine cannot be trusted, is the last one. Once ``is_stopped`` returns True, nothing more is yielded.
@@ -832,7 +832,7 @@ class Campaign:
         self._found_after: float | None = None
 
     def run(self) -> CampaignSummary:
-        """Run the campaign to its end. Raises the error that ended it early; findings made before remain stored."""
+        """Run the campaign to its end. Raises the error that ended it early; the findings up to then remain stored."""
         self._began = time.monotonic()
         # Killed campaigns may have left incomplete findings, and findings that they were about to replace.
         self.store.runs.remove_leftovers()

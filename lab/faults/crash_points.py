@@ -246,7 +246,7 @@ def impossible(level: str, policy: str, moment: str) -> Impossible | None:
 
 
 def all_configurations() -> tuple[CutConfiguration, ...]:
-    """Return every supported combination: RAID 1 and 5, when idle, with each load, all others with the mixed load."""
+    """Return every supported combination: idle RAID 1 and 5 with each load, and all others with the mixed load."""
     found = []
     for policy in promises().policy:
         for level in policy.levels:
@@ -385,9 +385,9 @@ class DriveRecording:
     def cuts(self, count: int | None) -> list[Cut]:
         """Return ``count`` crash points chosen by the seed, or all crash points if it is None.
 
-        If the count is None, the crash points of each moment are every subset of its open writes if there are few.
-        Otherwise they are none of the open writes, those that have ended, all of them, and some subsets. Each is
-        combined with all members present, and with the loss of each member that may be lost.
+        If the count is None, a moment with few open writes has a crash point for every subset of them. Any other moment
+        has crash points for none of its open writes, those that have ended, all of them, and some other subsets. Each
+        subset is combined with all members present, and with the loss of each member that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -586,7 +586,7 @@ class PointVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """The blocks and rows that a known defect explains at one cut."""
+    """The blocks and rows whose differences a known defect explains at one cut."""
 
     defect: KnownDefect
     blocks: set[int]

@@ -77,7 +77,7 @@ class HistoryPolicy(StrEnum):
 
 
 class ActKind(StrEnum):
-    """The kinds of acts. A word that lessons or scenarios also have means the same operation there."""
+    """The kinds of acts. A word that lessons or scenarios also use means the same operation there."""
 
     WRITES = "writes"
     """Writes, some of which remain in flight."""
@@ -685,7 +685,10 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step. ``act`` is the index of its act, -1 before the first act, or the number of acts after the last one."""
+    """A step.
+
+    ``act`` is the index of its act. A step before all acts has -1, and a step after all acts has the number of acts.
+    """
 
     step: list[Any]
     act: int
@@ -742,7 +745,7 @@ class Stepwise:
         return self.make(Purpose.PART, *step)
 
     def prelude(self) -> Iterator[PlannedStep]:
-        """Fill the drives with zeros or random data, start to record, create the array, and write all blocks."""
+        """Fill the drives with zeros or random data, start recording, create the array, and write all blocks."""
         drives = list(range(DRIVES))
         junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
         yield self.part("begin", drives, JUNK_BYTES, junk)
@@ -756,7 +759,7 @@ class Stepwise:
         yield self.make(Purpose.FILL, "fill")
 
     def started(self) -> Iterator[PlannedStep]:
-        """Repeat the settings that are lost whenever the array is stopped."""
+        """Apply again the settings that are lost whenever the array is stopped."""
         if self.shape.sync_kib:
             yield self.part("write", f"{MD}/sync_speed_min", str(self.shape.sync_kib))
             yield self.part("write", f"{MD}/sync_speed_max", str(self.shape.sync_kib))

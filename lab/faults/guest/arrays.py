@@ -260,7 +260,7 @@ def sync_is_due(folder: str) -> bool:
 
 
 class IdleWatch:
-    """Considers md idle after three consecutive idle readings that, if a sync is due, span DUE_SECONDS.
+    """Considers md idle after three consecutive idle readings that, if a sync is due, span at least DUE_SECONDS.
 
     md's thread starts a sync only when it runs, so a pending sync is not visible immediately. A sync that is due may
     never start, for example because the array is broken or no spare is large enough.

@@ -111,7 +111,7 @@ class CampaignPlayer(Player):
         pause(EVEN_SECONDS - time.monotonic() % EVEN_SECONDS)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """Write like the player, but a path below /sys/block may name a drive as in /dev, such as ``drive3``."""
+        """Write as the player does, but let a path below /sys/block name a drive as in /dev, such as ``drive3``."""
         folder, _, rest = path.removeprefix("/sys/block/").partition("/")
         if folder.startswith("drive"):
             path = f"/sys/block/{kernel_name(f'/dev/{folder}')}/{rest}"
@@ -209,7 +209,7 @@ class CampaignPlayer(Player):
         return {"idle": calm >= CALM_SECONDS, **self.state()}
 
     def do_settle(self) -> dict[str, Any]:
-        """Settle like the player, but only after a power cut, and after a flush of all requests in flight."""
+        """Settle as the player does, but only after a power cut, and flush all requests in flight first."""
         if not self.is_unsettled:
             return {}
         if self.writer:
@@ -264,7 +264,7 @@ class CampaignPlayer(Player):
         return self.do_flip(node, int(offset) * 512 + at, length)
 
     def do_parity(self) -> dict[str, Any]:
-        """Return the rows with inconsistent parity or copies, using the job's geometry that now fits the array."""
+        """Return the rows with inconsistent parity or copies, using the geometry of the job that now fits the array."""
         shape = (read_text(f"{self.folder}/raid_disks"), read_text(f"{self.folder}/component_size"))
         if not shape[0]:
             return {"absent": "no array"}

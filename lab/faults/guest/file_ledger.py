@@ -126,9 +126,9 @@ class FileLedger:
         return names, sizes
 
     def synced_before(self, at: int, *, is_power_cut: bool) -> dict[object, int]:
-        """Return the event at which the last sync of each folder, each file and of everything (key "") began.
+        """Return the events at which the last syncs of each folder, of each file and of everything (key "") began.
 
-        Operations that ended before that event are certain at event ``at``.
+        Operations that ended before their sync began are certain at event ``at``.
         """
         if not is_power_cut:
             return {"": at + 1}

@@ -19,9 +19,9 @@ Documentation/block/writeback_cache_control.rst):
 
 The lab's own drives keep the record (provision/kernel/driver/lab_record.h). It contains every write, flush and discard
 of every drive, with its data and the numbers of the events at which it was submitted and ended. A FUA write is *sure*
-once it has ended, and any other write once a flush that was submitted after its end has ended too. All other submitted
-writes are *open*. Each of them may be on the medium wholly, in part or not at all, because a drive writes out its cache
-in any order.
+once it has ended. Any other write is sure once it has ended and a flush submitted afterwards has ended too. All other
+submitted writes are *open*. Each of them may be on the medium wholly, in part or not at all, because a drive writes out
+its cache in any order.
 
 In a steady cut, the fate of a request depends on its position and not on other requests elsewhere. If writes are
 removed from a history, the cut therefore affects the remaining ones in the same way, which makes shrinking effective.

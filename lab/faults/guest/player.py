@@ -108,7 +108,10 @@ class Asynchronous:
             raise OSError(ctypes.get_errno(), "io_submit")
 
     def ended(self, least: int) -> list[tuple[int, int]]:
-        """Return (tag, result) of at least ``least`` ended requests. A negative result is a negated error number."""
+        """Return (tag, result) of at least ``least`` requests that have ended.
+
+        A negative result is a negated error number.
+        """
         count = self.call(
             self.events_call, self.context, ctypes.c_long(least), ctypes.c_long(MOST_UNDER_WAY), self.events, None
         )
@@ -322,7 +325,7 @@ ALIVE_SECONDS = 10.0
 
 
 class Alive:
-    """During a long step, tells the client every ten seconds of the machine's clock that the program is not stuck."""
+    """During a long step, tells the client every ten seconds, by the machine's clock, that the program is not stuck."""
 
     def __init__(self) -> None:
         self.sent_at = time.monotonic()

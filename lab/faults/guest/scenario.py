@@ -448,7 +448,7 @@ class ScenarioPlayer(Player):
         return {"each": (time.monotonic() - began) / count, "failures": failures}
 
     def do_exposure(self, seconds: float) -> dict[str, Any]:
-        """Wait until md is idle; return for how long the array was degraded, and by how many members at most."""
+        """Wait until md is idle; return how long the array was degraded, and how many members it lacked at most."""
         began = last = time.monotonic()
         exposed, most, watch = 0.0, 0, IdleWatch(self.folder)
         is_idle = watch.is_idle(0.0)
@@ -686,7 +686,7 @@ class ScenarioPlayer(Player):
         return command(["umount", MOUNT_FOLDER], 60.0)
 
     def clear(self) -> None:
-        """Stop all programs, arrays and layers that a history may have left, unmount, and blank the drives."""
+        """Stop all programs, arrays and layers that a history left behind, unmount everything, and blank the drives."""
         self.end_all()
         if self.writer:
             with contextlib.suppress(OSError):
