@@ -487,7 +487,7 @@ class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["until", f"{MD}/sync_completed", [str(held_at(stage, self.percent))], 60.0], ["state"]]
+        return [["until", f"{MD}/sync_completed", [], 60.0, held_at(stage, self.percent)], ["state"]]
 
 
 def held_at(stage: Stage, percent: float) -> int:
@@ -524,14 +524,15 @@ class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
 
 
 class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
-    """Waits until one of md's attributes is one of ``words``, or a number that is at least the first of them."""
+    """Waits until one of md's attributes is one of ``words``, or begins with a number that is at least ``at_least``."""
 
     file: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    at_least: int | None = None
     seconds: float = 60.0
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["until", md_file(self.file), list(self.words), self.seconds], ["state"]]
+        return [["until", md_file(self.file), list(self.words), self.seconds, self.at_least], ["state"]]
 
 
 class StateStep(SceneAction, frozen=True, kw_only=True, tag="look"):

@@ -553,13 +553,13 @@ class Player:
     def do_idle(self, seconds: float = 120.0) -> dict[str, Any]:
         return {"idle": wait_idle(self.folder, seconds), **self.state()}
 
-    def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until a file's content is one of ``words``, or begins with a number that is at least ``words[0]``."""
+    def do_until(self, path: str, words: list[str], seconds: float, least: int | None = None) -> dict[str, Any]:
+        """Wait until a file's content is one of ``words``, or begins with a number that is at least ``least``."""
         text = ""
         for _ in pauses(seconds, 0.002, 1.2, 0.05):
             text = read_text(path)
             first = text.split()[0] if text else ""
-            if text in words or (words[0].isdigit() and first.isdigit() and int(first) >= int(words[0])):
+            if text in words or (least is not None and first.isdigit() and int(first) >= least):
                 return {"text": text}
         return {"text": text, "late": True}
 
