@@ -65,7 +65,7 @@ class Superblock:
 
 
 def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
-    """Parse the version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``, or None if there is none."""
+    """Return the version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``, or None if there is none."""
     read = parse_version_one(data)
     return read and Superblock(
         array_uuid=str(uuid.UUID(bytes=read.set_uuid)),
@@ -84,7 +84,7 @@ def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock |
 
 
 def _parse_old_superblock(data: bytes) -> Superblock | None:
-    """Parse the version 0.90 superblock at the start of ``data``, in this computer's byte order; None if there is none.
+    """Return the version 0.90 superblock at the start of ``data``, in this computer's byte order, or None.
 
     It has 1024 words of 32 bits, and descriptors of 27 devices from word 128 on (struct mdp_superblock_s in
     linux/raid/md_p.h).
@@ -185,7 +185,10 @@ class FoundArray:
 
 
 def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
-    """Return each node's superblock or, if it has several, the newest array's, as mdadm's guess_super_type() does."""
+    """Return the superblock of each node.
+
+    If a node has several, that of the newest array is returned, as in mdadm's guess_super_type().
+    """
     found = {
         node: max(_superblocks_on(each), key=attrgetter("created_seconds"), default=None) for node, each in ends.items()
     }
@@ -193,7 +196,10 @@ def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
 
 
 def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
-    """Yield the superblocks where md looks for each version (super_1_load() and super_90_load() in drivers/md/md.c)."""
+    """Yield the superblocks at the places where md looks for each version.
+
+    The places are those in super_1_load() and super_90_load() in drivers/md/md.c.
+    """
     heads = {"1.2": SUPERBLOCK_OFFSET, "1.1": 0}
     places = [(version, ends.first[at : at + SUPERBLOCK_BYTES]) for version, at in heads.items()]
     # Version 1.0 lies at least 8 KiB before the end, aligned to 4 KiB from the beginning; a device may end anywhere.
@@ -268,7 +274,7 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
 
 
 def _lab_name(array_name: str, host_name: str) -> str | None:
-    """Return the lab's name, such as ``md0`` for ``any:0`` or this machine's ``HOST:0``; None for any other name."""
+    """Return the lab's name, such as ``md0`` for ``any:0`` and, on HOST, for ``HOST:0``; None for other names."""
     host, colon, word = array_name.rpartition(":")
     name = word if word.startswith("md") else f"md{word}"
     return name if is_array_name(name) and (not colon or host in (_OUR_HOST, host_name)) else None
@@ -319,7 +325,7 @@ class BroughtUp:
         return by_name or next((array for array in self.all if array.is_called(name)), None)
 
     def word(self, array: FoundArray) -> str:
-        """Return an array's word for a command line: its name, or its UUID if that is ambiguous or needs quotes."""
+        """Return an array's name, or its UUID if the name is ambiguous or needs quotes on a command line."""
         is_plain = re.fullmatch(r"[\w.:+@-]+", array.name, re.ASCII) and not array.name.startswith("-")
         return array.name if is_plain and self.array(array.name) is array else array.uuid
 

@@ -38,10 +38,10 @@ def mount_point(device: str) -> str:
 def make(
     kind: FileSystem, device: str, *, size_bytes: int, chunk_bytes: int | None = None, full_stripe_bytes: int = 0
 ) -> Plan:
-    """Return a plan that makes a file system on ``device``, which has ``size_bytes``; it has no steps for raw.
+    """Return a plan that makes a file system on ``device``. For raw, the plan has no steps.
 
-    ``chunk_bytes`` and ``full_stripe_bytes`` are those of the array, and determine ext4's stride and stripe width;
-    mkfs.xfs reads them from md. Raises SpecError if the device is too small.
+    ``size_bytes`` is the size of the device. ``chunk_bytes`` and ``full_stripe_bytes`` are those of the array, and
+    determine ext4's stride and stripe width; mkfs.xfs reads them from md. Raises SpecError if the device is too small.
     """
     if size_bytes < _MINIMUM_BYTES[kind]:
         smallest = human_bytes(_MINIMUM_BYTES[kind])
@@ -66,7 +66,7 @@ def make(
 
 
 def mount(kind: FileSystem, device: str, *, options: tuple[str, ...] = ()) -> Plan:
-    """Return a plan that mounts the file system of ``device`` at its mount point; it has no steps for raw."""
+    """Return a plan that mounts the file system of ``device`` at its mount point. For raw, the plan has no steps."""
     if kind is FileSystem.RAW:
         return Plan(f"Use {device} without a file system")
     place = mount_point(device)
@@ -82,7 +82,7 @@ def mount(kind: FileSystem, device: str, *, options: tuple[str, ...] = ()) -> Pl
 
 
 def unmount(kind: FileSystem, device: str) -> Plan:
-    """Return a plan that unmounts what ``mount`` has mounted; it has no steps for raw."""
+    """Return a plan that unmounts what ``mount`` has mounted. For raw, the plan has no steps."""
     if kind is FileSystem.RAW:
         return Plan(f"Use {device} without a file system")
     place = mount_point(device)

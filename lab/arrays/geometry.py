@@ -1,8 +1,9 @@
 """Computes where each array sector lies on the members, and what each member sector holds, without any I/O.
 
-Only this module computes layouts. It does so in both directions, for RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and
-linear, in every layout that md has. A geometry is made from md's own numbers (``geometry_of``), or from a level and
-mdadm's name for the layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of chunks.
+Only this module computes layouts. It does so in both directions, for RAID 0 with its zones, for RAID 1, 4, 5, 6 and 10,
+and for linear arrays, in every layout that md has. A geometry is made from md's own numbers (``geometry_of``), or from
+a level and mdadm's name for the layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of
+chunks.
 
 Sectors have 512 bytes. Array sectors are counted from the start of the array, member sectors from the start of the
 member's data. The sources in drivers/md are raid5_compute_sector() in raid5.c; __raid10_find_phys(),
@@ -265,7 +266,7 @@ class ParityRow:
 
     @property
     def exponents(self) -> dict[int, int]:
-        """The exponent of each data chunk's factor in Q, which is a power of 2, by slot.
+        """The exponent, by slot, of the power of 2 by which each data chunk is multiplied in Q.
 
         md counts the data chunks from the slot after Q (raid6_d0() in drivers/md/raid5.c). In the DDF layouts it counts
         from slot 0, and counts P and Q too (raid6_idx_to_slot()).
@@ -467,8 +468,8 @@ class Raid10Geometry(ChunkedGeometry):
     def _next_far_slot(self, slot: int) -> int:
         """Return the slot of the next far copy.
 
-        md compares the shifted slot with the last set (> last_far_set_start in __raid10_find_phys), so a chunk in the
-        last set but one may have its copy in the last set.
+        md compares the shifted slot with the start of the last set (> last_far_set_start in __raid10_find_phys), so a
+        chunk in the last set but one may have its copy in the last set.
         """
         count, rest = divmod(self.raid_disks, self.far_set)
         last, shifted = (count - 1) * self.far_set, slot + self.near_copies
@@ -501,7 +502,7 @@ class Raid10Geometry(ChunkedGeometry):
 
 
 def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_sectors: int) -> Raid10Geometry:
-    """Return the geometry for md's number, which holds near copies in bits 0-7, far copies in 8-15, and offset in 16.
+    """Return the geometry for md's layout number: near copies in bits 0-7, far copies in bits 8-15, offset in bit 16.
 
     The bits above describe far sets. Raises ArrayError if there is no such layout.
     """
@@ -522,7 +523,7 @@ ORIGINAL_LAYOUT, ALTERNATE_LAYOUT = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class StripZone:
-    """A zone of a RAID 0, which has the same members throughout. Positions are in the unit of the member sizes."""
+    """A zone of a RAID 0: a part with the same members throughout. Positions are in the unit of the member sizes."""
 
     start: int
     """The zone's start on the array."""
@@ -607,8 +608,8 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
     has_two_layouts = len(zones) > 1 and len(zones[1].slots) > 1
     if has_two_layouts and layout not in (ORIGINAL_LAYOUT, ALTERNATE_LAYOUT):
         raise ArrayError(
-            f"the members differ in size, and md's layout {layout} does not determine where later zones begin",
-            hint="set the kernel parameter raid0.default_layout to 1 or 2, which determines it",
+            f"the members differ in size, and md's layout {layout} leaves open on which member later zones begin",
+            hint="set the kernel parameter raid0.default_layout, which determines this, to 1 or 2",
         )
     return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
 
@@ -662,7 +663,7 @@ def geometry_of(
     component_sectors: int,
     member_sectors: Mapping[int, int],
 ) -> ArrayGeometry:
-    """Return the geometry for values from sysfs. ``component_sectors`` is the part of each member in use.
+    """Return the geometry for values from sysfs. ``component_sectors`` is the size of the used part of each member.
 
     ``layout`` is md's number. ``member_sectors`` maps slots to the sizes of the members' data; only RAID 0 and linear
     arrays require it, for all members. Raises ArrayError if the level or layout is unknown.
@@ -694,9 +695,9 @@ def geometry_of(
 def level_geometry(
     level: Level, layout: str | None, members: int, chunk_sectors: int, component_sectors: int
 ) -> ArrayGeometry:
-    """Return the geometry for equal members. ``layout`` is mdadm's name for RAID 5 and 6, or None for mdadm's default.
+    """Return the geometry for equal members. ``layout`` is mdadm's name of a RAID 5 or 6 layout (None: the default).
 
-    Raises SpecError if the layout is unknown, or the members or copies do not suit the level.
+    Raises SpecError if the layout is unknown, or if the number of members or copies does not suit the level.
     """
     if members < level.minimum_members:
         raise SpecError(

@@ -101,7 +101,7 @@ class MdArray(Array):
     def remove(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
         if self._was_member(node) and all(member.device != node for member in status.members):
-            return Plan(f"{disk} has already left {self.name}; md leaves a failed member out at the array's next start")
+            return Plan(f"{disk} has already left {self.name}; md starts an array without its failed members")
         member = status.member(node)
         if not (member.is_faulty or member.is_spare):
             raise ArrayError(
@@ -229,8 +229,8 @@ class MdArray(Array):
         wait = f"raidlab array wait {self.name}"
         add = f"raidlab array add {self.name} DISK, then {wait}"
         raise ArrayError(
-            f"{self.name} is degraded, and {otherwise} before it is complete",
-            hint=f"complete it first: {wait if status.awaits_rebuild else add}",
+            f"{self.name} is degraded, and {otherwise} before the array is complete",
+            hint=f"complete the array first: {wait if status.awaits_rebuild else add}",
         )
 
     def _check_joins(self, status: ArrayStatus, node: str) -> None:
@@ -255,7 +255,7 @@ class MdArray(Array):
         if size < needed:
             raise ArrayError(
                 f"{disk} has {human_bytes(size)}, but {self.name} needs {human_bytes(needed)} on each member",
-                hint="use a larger disk; 'raidlab disks' shows their sizes",
+                hint="use a larger disk; 'raidlab disks' shows the size of each disk",
             )
 
     def _redundant_status(self) -> ArrayStatus:
@@ -472,7 +472,7 @@ class StoppedArrays:
         return frozenset(self._started.read_or(()))
 
     def write(self, found: BroughtUp) -> None:
-        """Save the current lists. Raises LabError with the system's reason."""
+        """Save the current lists. Raises LabError with the system's reason if that fails."""
         self._stopped.replace(tuple(sorted(array.uuid for array in found.stopped)))
         started = tuple(sorted(array.uuid for array in found.started if array.needs_asking))
         if started or self._started.path.exists():
@@ -488,8 +488,8 @@ def bring_up(
 ) -> BroughtUp:
     """Find the arrays of every kind on the lab's disks; if ``stopped`` is given, start all except those it lists.
 
-    ``on_plan`` is called with each plan before it runs. If an array could not be started according to ``before``, the
-    previous result, it stays among the refused arrays until it runs.
+    ``on_plan`` is called with each plan before it runs. An array that could not be started according to the previous
+    result, ``before``, stays among the refused arrays until it runs.
     """
     is_new = stopped is not None
     nodes = [disk.node for disk in lab.disks if not is_new or lab.guard.can_hold_data(disk.node)]

@@ -22,7 +22,7 @@ _NODE = re.compile(r"/dev/[A-Za-z0-9][A-Za-z0-9._/:+-]*")
 
 
 def is_array_name(name: str) -> bool:
-    """Whether ``name`` is the kernel name of an array, such as md0, which is the same in /dev, sysfs and diskstats."""
+    """Whether ``name`` has the form of an array's kernel name, such as md0, which /dev, sysfs and diskstats use."""
     return bool(_ARRAY.fullmatch(name))
 
 
@@ -370,7 +370,7 @@ def usable_bytes(
 
 
 def _bitmap_space_sectors(sectors: int) -> int:
-    """Return 0, 4, 64 or 128 KiB, depending on the device's size (choose_bm_space() in mdadm's super1.c)."""
+    """Return 0, 4, 64 or 128 KiB in sectors, depending on the device's size (choose_bm_space() in mdadm's super1.c)."""
     kib = KIB // SECTOR_BYTES
     if sectors < 64 * kib:
         return 0

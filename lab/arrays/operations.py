@@ -216,7 +216,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
 
 
 def grow_size(name: str) -> Plan:
-    """Use all space on each member after members were replaced by larger ones, which md refuses with policy ppl."""
+    """Use all space on each member after members were replaced by larger ones. md refuses this with policy ppl."""
     array = array_device(name)
     why = "md extends the array to the size of its smallest member, and synchronises the new part."
     step = _grow(("mdadm", "--grow", array, "--size=max"), array, (), why)

@@ -187,7 +187,7 @@ class Spec(ABC):
         *,
         has_plan: bool = True,
     ) -> ArrayPreview:
-        """Return the preview, which lists errors as problems and never raises them. It is faster without a plan."""
+        """Return the preview. Errors are listed as its problems, never raised. Without a plan, this is faster."""
         problems, plan = self.problems(), None
         if problems:
             return ArrayPreview(problems)
@@ -228,7 +228,7 @@ def failures_words_now(level: Level, missing: frozenset[int], members: int) -> s
 
 
 def penalty_words(level: Level, members: int) -> str:
-    """Describe the cost of one small write for beginners."""
+    """Describe, for beginners, the cost of one small write."""
     work = level.small_write(members)
     cost = work.ios
     match level.name:

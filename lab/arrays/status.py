@@ -157,7 +157,7 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class ArrayStatus:
-    """The status of an array. A value is None if the level does not have its file, or the file has no value now.
+    """The status of an array. A value is None if the level has no file for it, or if the file has no value now.
 
     The properties here are those of md's own arrays; other kinds override them in a subclass.
     """
@@ -223,7 +223,7 @@ class ArrayStatus:
 
     @property
     def awaits_rebuild(self) -> bool:
-        """Whether a rebuild is running or due, for an empty slot that a device can fill or a requested replacement."""
+        """Whether a rebuild is running or due, because an empty slot can be filled or a replacement was requested."""
         filler = any(member.is_spare or member.is_rebuilding for member in self.members)
         return filler and (self.is_degraded or any("want_replacement" in member.flags for member in self.members))
 
@@ -331,7 +331,7 @@ class ArrayStatus:
         return frozenset(slot for slot in range(self.raid_disks) if slot not in working)
 
     def with_progress(self, progress: Mapping[str, SyncProgress]) -> ArrayStatus:
-        """Return the status with the finer ``progress``, given by md name, if a sync is running."""
+        """Return the status. During a sync, its progress is the finer one that ``progress`` has for the md name."""
         if self.name in progress and self.sync_action.is_busy:
             return replace(self, sync_progress=progress[self.name])
         return self
@@ -397,7 +397,7 @@ class ArrayStatus:
 
     @property
     def unpredicted(self) -> str:
-        """Why theory cannot predict how workloads perform on the array, or an empty string if it may be able to."""
+        """Why theory cannot predict how workloads perform on the array, or an empty string if no reason is known."""
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
@@ -582,7 +582,7 @@ def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_count(text: str) -> int | None:
-    """Parse a whole number; return None for ``none`` and other text. An old value in parentheses may follow it."""
+    """Parse a whole number; return None for ``none`` and other text. An old value in parentheses may follow."""
     words = text.split()
     return int(words[0]) if words and words[0].isdecimal() else None
 
