@@ -1,12 +1,12 @@
 """Compare the figures of results measured under equal conditions, and compare platforms by ratios only.
 
-Each ratio has an interval and a verdict. Platforms are compared by dimensionless figures only, because raw IOPS compare
-the disks, not the arrays. This module has no side effects.
+Each ratio has a confidence interval and a verdict. Platforms are compared by dimensionless figures only, because raw
+IOPS compare the disks, not the arrays. This module has no side effects.
 
 Virtual and physical platforms are compared (methodology M25) by speed-up over the platform's own single disk, by share
-of theory, and by CPU cost and rebuild rate relative to that disk, each with an interval. They are also compared by the
-order of the arrays. The main question is which conclusions of the first platform, such as that one level is faster than
-another, also hold on the other platform, and which are reversed there.
+of theory, and by CPU cost and rebuild rate relative to that disk, each with a confidence interval. They are also
+compared by the order of the arrays. The main question is which conclusions of the first platform, such as that one
+level is faster than another, also hold on the other platform, and which are reversed there.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """Return the differences. Raises UnlikeRuns if one is not ``allowed``, SpecError if an allowed word is unknown."""
+    """Return the differences.
+
+    Raises UnlikeRuns if one is not ``allowed``, and SpecError if an allowed word is unknown.
+    """
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -323,7 +326,7 @@ has 3,140."""
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """One machine's result, and its name."""
+    """The result of one platform, and the platform's name."""
 
     name: str
     record: ResultRecord
@@ -345,8 +348,8 @@ class PlatformRow:
 class Agreement:
     """How similarly two platforms order the arrays.
 
-    For three or four arrays that are measured six times, tau has no meaningful interval. The order is known only for
-    those pairs of arrays that have a verdict on both platforms.
+    For three or four arrays that are measured six times, tau has no meaningful confidence interval. The order is known
+    only for those pairs of arrays that have a verdict on both platforms.
     """
 
     platform: str

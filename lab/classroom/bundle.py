@@ -9,7 +9,7 @@ A bundle contains results and practice, that is, lessons and drills, and is sign
     results/<id>/record.json       the complete record
     results/<id>/raw/NNNN.json.gz  fio's documents, unchanged
     lessons/<id>.json              the progress in one lesson
-    drills/<outcome id>.json       an ended drill with its verdict
+    drills/<outcome id>.json       a finished drill with its verdict
 
 The signature covers the checksums, and the checksums cover the files. A bundle with any other file is rejected.
 """
@@ -61,7 +61,7 @@ def fingerprint(public_key: str) -> str:
 
 
 def load_signer(path: Path) -> Ed25519PrivateKey:
-    """Return the private key in ``path``, which is created if it does not exist, readable only by its owner.
+    """Return the private key in ``path``. If the file does not exist, create it, readable only by its owner.
 
     Raises ResultError if other users can read the key, if it is damaged, or if it cannot be written.
     """
@@ -261,7 +261,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
-    """Return the content of an entry. The size in its header may be false, so it is limited during decompression."""
+    """Return the content of an entry. Its header may state a false size, so decompression limits the size."""
     pieces: list[bytes] = []
     with archive.open(place) as entry:
         while piece := entry.read(MIB):

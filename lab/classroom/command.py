@@ -140,7 +140,7 @@ def classroom(
     page: Annotated[Path | None, Parameter(help="Also write this .html page with plots and without names.")] = None,
     title: Annotated[str, Parameter(help="Title of that page.")] = "Class results",
 ) -> None:
-    """Show what a class measured and practised, with intervals.
+    """Show what a class measured and practised, with confidence intervals.
 
     The command shows the speed-up of each level over the student's own disk, how many students saved the data in each
     drill, their mistakes and times, and how many students passed each lesson. Edited or damaged bundles are reported
@@ -151,7 +151,7 @@ def classroom(
         raise SpecError("--moodle and --canvas need the names of the students", hint="add --roster FILE.csv")
     if (roster or points) and not (grades or moodle or canvas):
         raise SpecError(
-            "--roster and --points need a file to write", hint="add --grades, --moodle or --canvas FILE.csv"
+            "--roster and --points require --grades, --moodle or --canvas", hint="add one of these, with a FILE.csv"
         )
     with ProgressBar(quiet=context.quiet) as bar:
         found = view_class(folder, context.host.state.root / "class", bar.show)
@@ -260,11 +260,11 @@ def box(row: ClassRow, highest: float) -> str:
 
 
 def export(names: Sequence[str], file: Path, practice: bool = False) -> None:
-    """Write results and, if ``practice`` is true, all lessons and ended drills to one signed file."""
+    """Write results and, if ``practice`` is true, all lessons and finished drills to one signed file."""
     context = current()
     own = practice_of(context.host) if practice else {}
     ids = export_results(ResultStore(context.host.state.results), names, file, own)
     counts = [sum(place.startswith(folder) for place in own) for folder in (LESSONS, DRILLS)]
-    work = [f"{counted(counts[0], 'lesson')} and {counted(counts[1], 'ended drill')}"] if practice else []
+    work = [f"{counted(counts[0], 'lesson')} and {counted(counts[1], 'finished drill')}"] if practice else []
     value = {"exported": ids, "practice": sorted(own), "file": str(file)}
     context.out(value, f"{file}: {', '.join([*ids, *work])}")

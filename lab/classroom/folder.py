@@ -85,7 +85,7 @@ def _text(value: object) -> bytes:
 
 
 def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
-    """Yield each lesson and ended drill in a bundle, or an error message if it cannot be read."""
+    """Yield each lesson and finished drill in a bundle, or an error message if it cannot be read."""
     for place, data in read_practice(bundle):
         folder, _, name = place.partition("/")
         stem = name.removesuffix(".json")
@@ -97,7 +97,7 @@ def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
 
 
 def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
-    """Decode an ended drill from a bundle. Raises ResultError if a value is invalid or the format is newer."""
+    """Decode a finished drill from a bundle. Raises ResultError if a value is invalid or the format is newer."""
     outcome = _decoded(data, DrillOutcome, source)
     refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
     sizes = (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
@@ -202,7 +202,7 @@ TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
 
 @dataclass(frozen=True, slots=True)
 class DrillTry:
-    """One ended drill in one bundle."""
+    """One finished drill in one bundle."""
 
     key: str
     file: str

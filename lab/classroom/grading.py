@@ -301,7 +301,7 @@ def _refuse_doubles(students: Sequence[Student], path: Path) -> None:
 def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
     """Assign bundles to students. ``keys`` maps each file to the key that signed it, or to an empty string if unknown.
 
-    The first of these rules that applies assigns a bundle:
+    A bundle is assigned to a student by the first of these rules that applies:
 
     - It was signed with the key that the roster has for the student.
     - Its name begins with the roster's ``file``, or contains the id, the login, the part of the email address before
@@ -462,7 +462,7 @@ def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Ass
 def grading_sheet(
     found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None, scale: Scale | None = None
 ) -> str:
-    """Return the sheet as CSV, with students, times, lessons, drills, points on the scale, copies and problems."""
+    """Return the sheet as CSV, with students, times, lessons, drills, points, copies and problems."""
     lessons, drills, work = _work_of(found, scale)
     head = ["name", "id", "email"] if students else []
     head += ["file", "key", "last work UTC", "lessons passed", "lessons"]
@@ -560,7 +560,7 @@ class _Notes:
 
 
 def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
-    """Return the CSV file for Moodle's *Import, CSV file*.
+    """Return the CSV file for Moodle's *Import > CSV file*.
 
     There, the user maps ``ID number`` or ``Email address``, and each column of points to a grade item.
     """

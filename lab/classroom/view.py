@@ -269,7 +269,7 @@ def _seeds(work: Sequence[Work]) -> Iterable[SharedSeed]:
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """The ratios of one array and workload over the class, each a result's IOPS divided by those of its baseline."""
+    """The ratios of one array and workload in the class: each result's IOPS divided by those of its baseline."""
 
     experiment: str
     array: str
@@ -480,7 +480,7 @@ def cautions(found: ClassView) -> Iterator[str]:
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Return a note if a built-in drill was not run from its original file, or if this is unknown, or else ``""``."""
+    """Return a note if a built-in drill was not run from its original file, or if this is unknown; otherwise ``""``."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""
@@ -488,7 +488,7 @@ def file_words(drill: str, digest: str) -> str:
 
 
 def lost_in_drills(folder: str) -> float:
-    """Return the share, from 0 to 1, of the students' first attempts at drills that destroyed recoverable data.
+    """Return which share, from 0 to 1, of the students' first attempts at the drills destroyed recoverable data.
 
     Raises ResultError if no drill has ended, and the same errors as ``view_class``.
     """
@@ -497,7 +497,7 @@ def lost_in_drills(folder: str) -> float:
     tried = sum(each.first.saved.of for each in found)
     if not tried:
         raise ResultError(
-            f"no bundle in '{folder}' contains an ended drill",
+            f"no bundle in '{folder}' contains a drill that has ended",
             hint="ask the students to export their drills with 'raidlab export --practice'",
         )
     return sum(each.first.verdicts.get(word, 0) for each in found for word in DESTROYED) / tried
@@ -560,7 +560,7 @@ def _name(word: str) -> str:
 
 
 def _share_bars(what: str, shares: Mapping[str, Share], place: int) -> Trace:
-    """Return a bar in per cent with its interval for each share."""
+    """Return a bar in per cent for each share, with its confidence interval."""
     found = [
         Estimate(100 * each.fraction, 100 * each.low, 100 * each.high, each.of, REQUIRED_COVERAGE)
         for each in shares.values()

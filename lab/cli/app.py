@@ -71,7 +71,7 @@ def _global_options(
 
 
 def make_app(words: Collection[str] | None = None) -> App:
-    """Return the command. If ``words`` were typed, sub-commands not among them have only their name and help."""
+    """Return the command. If ``words`` were typed, other sub-commands have only a name and help."""
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for each in _commands():
         each.add_to(app, words)

@@ -129,7 +129,7 @@ def _file_text(shape: MappedArray, found: LocatedFile) -> str:
 
 
 def _picture_text(picture: StripePicture, offset: int, count: int) -> str:
-    """Show the bytes of each chunk of a stripe from ``offset`` on, computed and stored values, and the verdict."""
+    """Show the bytes of each chunk of a stripe from ``offset`` on, as stored and as computed, and the verdict."""
     stripe, shape = picture.stripe, picture.shape
     last = (stripe.first_sector + stripe.sectors - 1) // BLOCK_SECTORS
     blocks = f"blocks {stripe.first_sector // BLOCK_SECTORS} to {last} of the array"

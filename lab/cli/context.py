@@ -176,7 +176,7 @@ class Command(NamedTuple):
     help: str
 
     def add_to(self, app: App, words: Collection[str] | None = None) -> None:
-        """Add the command to a group. If the typed ``words`` lack its name, add name and help without importing it."""
+        """Add the command to a group. If the typed ``words`` lack its name, add only its name and help."""
         from cyclopts import App
 
         name = self.words.rpartition(" ")[2]

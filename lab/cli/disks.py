@@ -311,7 +311,7 @@ def _add_to_machine(context: Context, spec: DiskSpec, count: int) -> list[str]:
 
 
 def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
-    """Add disks to the list of the embedded lab, which creates them when it starts the next time."""
+    """Add disks to the list of the embedded lab, which creates them the next time it starts."""
     if context.target.is_virtual_time:
         require_time_of(spec.kind)
     with _folder(context) as folder:

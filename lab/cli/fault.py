@@ -484,7 +484,10 @@ def _tried(
 
 
 def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfiguration]:
-    """Return the configurations with these name prefixes, or all. Raises SpecError if a prefix has no match."""
+    """Return the configurations whose names begin with these prefixes or, without prefixes, all of them.
+
+    Raises SpecError if a prefix has no match.
+    """
     known = crash_points.all_configurations()
     chosen = list(known) if not names else []
     for name in names:

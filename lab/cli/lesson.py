@@ -518,7 +518,7 @@ def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:
     line = next((line for line in desk.lines() if line.files.lesson.id == files.lesson.id), None)
     if line and line.missing_needs and not anyway:
         raise LessonError(
-            f"lesson {files.lesson.id} builds on {', '.join(line.missing_needs)}, which is not finished yet",
+            f"lesson {files.lesson.id} builds on lessons that are not finished yet: {', '.join(line.missing_needs)}",
             hint=f"begin with {line.missing_needs[0]}, or add --anyway",
         )
 

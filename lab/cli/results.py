@@ -149,7 +149,9 @@ def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip, or with --fio-plot the folder.")],
     fio_plot: Annotated[bool, flag("Write folders of fio's output for fio-plot.")] = False,
-    practice: Annotated[bool, flag("Also export lessons and ended drills. Without NAMES, export only these.")] = False,
+    practice: Annotated[
+        bool, flag("Also export lessons and finished drills. Without NAMES, export only these.")
+    ] = False,
 ) -> None:
     """Write results with fio's output and checksums to one file, which 'raidlab results import' reads back.
 
@@ -355,7 +357,7 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
     if not found:
         raise ResultError(
             f"nothing can be compared: {'; '.join(problems) or 'no result was specified'}",
-            hint="give results of the same experiment on two or more machines",
+            hint="name results of the same experiment from two or more machines",
         )
     context.out(
         {"problems": problems, "experiments": {name: _compare_plain(each) for name, each in found.items()}},
@@ -420,7 +422,7 @@ def report(
         str | None, Parameter(help="Also include the verdicts of this run of fault scenarios (an id, or 'latest').")
     ] = None,
 ) -> None:
-    """Write a report with figures, intervals, theory, published numbers, plots, conditions and cautions.
+    """Write a report with figures, confidence intervals, theory, published numbers, plots, conditions and cautions.
 
     An HTML report is one self-contained file. Results that cannot be read are only listed. If there are more than
     twelve results, they are shown as distributions.

@@ -105,12 +105,12 @@ def run(
 
 
 def run_request(context: Context, bar: ProgressBar) -> RunRequest:
-    """Return the request of this command, whose progress ``bar`` shows."""
+    """Return the run that this command requests. ``bar`` shows its progress."""
     return RunRequest(context.target, context.host, bar.show_run, context.narrator.notice, context.narrator.listen)
 
 
 def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) -> None:
-    """Delete the second of two identical results. Raises ExperimentError with their first differences."""
+    """Delete the second result if it equals the first. Raises ExperimentError with the first differences otherwise."""
     found = list(differences(first, second))
     if not found:
         context.results.delete(second.id)

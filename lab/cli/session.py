@@ -144,7 +144,7 @@ def _bounded(kind: Any) -> Any:
 def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given fields, converted to their types.
 
-    Raises SpecError, which suggests the nearest value, if a value is not one of its enumeration. Also raises it for an
+    Raises SpecError, which suggests the nearest value, if a value is not in its enumeration. Also raises it for an
     empty string that would mean "omitted", since such a string usually comes from an unset shell variable.
     """
     found: dict[str, Any] = {}

@@ -127,7 +127,7 @@ def execute(
 
 
 def _unseen(session: LabSession, line: str, output: str) -> str:
-    """Return a file of this computer that the line contains and the machine lacks, or an empty string."""
+    """Return a file of this computer that the line names and the machine lacks, or an empty string."""
     if "No such file" not in output:
         return ""
     try:

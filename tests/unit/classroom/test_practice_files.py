@@ -232,7 +232,7 @@ def test_the_command_hands_practice_in(
 ) -> None:
     assert run(["export", "--practice", "--to", str(bundles / "own.zip")]) == ExitCode.DONE
     drills = sum(place.startswith("drills/") for place in OWN)
-    assert f"{counted(len(OWN) - drills, 'lesson')} and {counted(drills, 'ended drill')}" in capsys.readouterr().out
+    assert f"{counted(len(OWN) - drills, 'lesson')} and {counted(drills, 'finished drill')}" in capsys.readouterr().out
     assert run(["class", str(bundles)]) == ExitCode.DONE
     assert students.DRILL in capsys.readouterr().out
     assert run(["export", "--practice", "--fio-plot", "--to", str(tmp_path / "x")]) == ExitCode.USAGE
