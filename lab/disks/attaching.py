@@ -55,7 +55,7 @@ def kernel_power_step(disk: LabDisk, why: str) -> Step:
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Map disks by name to the checksums of their content.
+    """Map the name of each disk to the checksum of its contents.
 
     Only drivers in virtual time report checksums. Computing one takes no virtual time, but it takes one second of this
     computer's time for each 300 MiB of data.
@@ -133,8 +133,8 @@ def spindle_file(disk_name: str, suffix: str) -> str:
     """Return the path of one of a spindle's files on the machine.
 
     ``sock`` is the socket of its server, ``pid`` the server's process ID, and ``pause`` the control socket of its pause
-    filter (nbdkit-pause-filter(1)). ``pace`` has the process ID and the drive model that set the spindle's pace, and
-    does not exist if the spindle runs at its own pace.
+    filter (nbdkit-pause-filter(1)). ``pace`` contains the process ID and the drive model that set the spindle's pace,
+    and does not exist if the spindle runs at its own pace.
     """
     return f"{RUN_FOLDER}/{disk_name}.{suffix}"
 

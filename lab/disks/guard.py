@@ -75,7 +75,7 @@ def _reasons_against_array(
 
 
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
-    """Return the kernel names at the bottom of this device's stack. Devices missing from ``devices`` count, too."""
+    """Return the kernel names at the bottom of this device's stack. These include devices missing from ``devices``."""
     found: dict[str, None] = {}
     for member in device.members:
         below = devices.get(member)
@@ -207,8 +207,8 @@ class Guard:
     def carried(self, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Map each node that carries signatures to their types, as found by wipefs or by the lab itself.
 
-        Raises DeviceRefused if a disk cannot be examined. wipefs knows more types, but does not find the backup GPT of
-        a disk whose primary GPT is gone.
+        Raises DeviceRefused if a disk cannot be examined. wipefs knows more types than the lab, but does not find the
+        backup GPT of a disk whose primary GPT is gone.
         """
         if not nodes:
             return {}

@@ -54,7 +54,7 @@ def _known() -> tuple[tuple[str, int, bytes], ...]:
 
 
 def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
-    """Return the types of signatures on a device, sorted and each once. ``ends.first`` must have ``FIRST_BYTES``."""
+    """Return the different types of signatures on a device, sorted. ``ends.first`` must have ``FIRST_BYTES``."""
     first, last = ends.first, ends.last
     if not (any(first) or any(last) or any(ends.old_place)):
         return ()
@@ -76,7 +76,7 @@ def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
 
 
 def _ext_type(features: bytes) -> str:
-    """Return ext2, ext3 or ext4, depending on the three words with features, as in libblkid."""
+    """Return ext2, ext3 or ext4, depending on the three feature words of the superblock, as in libblkid."""
     compatible, incompatible, read_only = (int.from_bytes(features[at : at + 4], "little") for at in (0, 4, 8))
     if incompatible & ~_EXT3_INCOMPATIBLE or read_only & ~_EXT3_READ_ONLY:
         return "ext4"
@@ -229,7 +229,7 @@ def parse_mountinfo(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def _partitions(name: str, listed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return a device's partitions, which are the subfolders of its folder whose names begin with its name."""
+    """Return a device's partitions: the subfolders of the device's folder that begin with the device's name."""
     return tuple(entry for entry in listed.get(f"/sys/block/{name}", ()) if entry.startswith(name))
 
 

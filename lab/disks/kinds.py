@@ -1,8 +1,8 @@
 """Kinds of lab disks, requests for disks (``DiskSpec``), attached disks (``LabDisk``), and models of emulated drives.
 
 Models have a constant service time (drive_models.toml) or mechanics (drives/), and users may add their own. Mechanics
-are data sheet parameters and values computed from them, which drive/mechanics.h simulates. The formula for the seek
-time is from Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
+are data sheet parameters and values computed from them; drive/mechanics.h simulates drives with them. The formula
+for the seek time is from Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def checked_disk_name(name: str) -> str:
 
 
 def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
-    """Raise SpecError if a spec is invalid, there are too many, or a name is used twice or among ``others``."""
+    """Raise SpecError if a spec is invalid, if there are too many, or if a name is used twice or is in ``others``."""
     if len(wanted) + len(others) > MOST_DISKS:
         raise SpecError(f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"use at most {MOST_DISKS}")
     names = [*others, *(spec.name for spec in wanted)]

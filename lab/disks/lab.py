@@ -91,7 +91,7 @@ class DiskImages:
         return open_plain(self.path(name), flags, is_own=True, error=LabError)
 
     def find(self, name: str) -> os.stat_result | None:
-        """Return the result of stat(2) on the image; None if there is none. Raises LabError if it cannot be opened."""
+        """Return the image's stat(2) result, or None if there is no image. Raises LabError if it cannot be opened."""
         try:
             with open(self.open(name), "rb") as image:
                 return os.fstat(image.fileno())
@@ -106,7 +106,10 @@ class DiskImages:
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing images, sparse and of the exact size. If one fails, remove the new ones and raise LabError."""
+        """Create missing images, sparse and of the exact size.
+
+        If an image cannot be created, remove the new ones and raise LabError.
+        """
         try:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
@@ -126,7 +129,7 @@ class DiskImages:
                 raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
 
     def check(self, spec: DiskSpec) -> bool:
-        """Whether the disk has an image. Raises LabError if its size is wrong, so the lab cannot have created it."""
+        """Whether the disk has an image. Raises LabError if its size shows that the lab did not create it."""
         found = self.find(spec.name)
         if found and found.st_size != spec.size_bytes:
             raise LabError(
@@ -226,7 +229,7 @@ class LabFolder:
         self.specs = tuple(disk_specs)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
-        """Return the file disks, with a node from ``nodes`` by serial, or else User Mode Linux's, such as /dev/ubda."""
+        """Return the file disks. Those whose serial ``nodes`` lacks get User Mode Linux's nodes, such as /dev/ubda."""
         return tuple(
             spec.attached(
                 nodes.get(serial_of(number + 1), f"/dev/ubd{chr(ord('a') + number)}"),
@@ -346,7 +349,7 @@ class Lab:
         self.guard = Guard(machine, self.disks, [disk.node for disk in self.disks if disk.name in blank])
 
     def disk(self, word: str) -> LabDisk:
-        """Return a disk by name, serial or node. Raises SpecError, which suggests the nearest name."""
+        """Return a disk by name, serial or node. Raises SpecError, with the nearest name, if there is none."""
         return find_disk(word, self.disks)
 
     def execute(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
@@ -384,7 +387,7 @@ class Lab:
         return tuple(made)
 
     def _require_room(self, specs: Sequence[DiskSpec]) -> None:
-        """Raise SpecError if the machine has no room for the disks. An embedded kernel was given enough memory."""
+        """Raise SpecError if the machine has no room for the disks. Embedded kernels are started with enough memory."""
         if self.machine.facts.is_embedded:
             return
         in_memory = [spec.size_bytes for spec in specs if spec.kind is DiskKind.RAM or needs_backing(spec)]
@@ -490,7 +493,10 @@ class Lab:
         return disk
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
-        """Detach disks. Raises DeviceRefused if a disk is in use, SpecError if only some of the ram disks are given."""
+        """Detach disks.
+
+        Raises DeviceRefused if a disk is in use, and SpecError if only some of the ram disks are given.
+        """
         left = {disk.name for disk in self.disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks can only be removed together", hint=f"remove {', '.join(sorted(left))} as well")
@@ -680,7 +686,7 @@ def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool =
 def with_fitting_time(
     target: Target, host: Host, wanted: Sequence[DiskSpec], on_notice: Callable[[str], None]
 ) -> Target:
-    """Return the target in virtual time if that makes figures exact, which needs ``uml:`` and only emulated drives.
+    """Return the target, in virtual time if that makes figures exact: for ``uml:`` with only emulated drives.
 
     A target that specifies a time or a kernel is unchanged. If the kernel for virtual time is missing, ``on_notice`` is
     called with the command that builds it.

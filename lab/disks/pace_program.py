@@ -1,11 +1,11 @@
-"""Change the pace of an emulated drive that is in use. This program runs on the machine as a process.
+"""Change the pace of an emulated drive that is in use. This program runs on the machine, in a process of its own.
 
     pace-disk CONTROL NOTE SECONDS NAME      one request every SECONDS from now on; 0 restores the drive's own pace
 
-CONTROL is the socket of nbdkit's pause filter. There, "r" resumes requests, and "p" holds later requests and replies
-when the requests in progress are done. An "r" and a "p" every SECONDS let one request through, because the drive serves
-one request at a time. NOTE is a file that contains NAME and the ID of the process that sends these commands. The
-process ends with the server.
+CONTROL is the socket of nbdkit's pause filter. There, "r" resumes requests, and "p" holds later requests. The filter
+answers a "p" when the requests in progress are done. An "r" and a "p" every SECONDS let one request through, because
+the drive serves one request at a time. NOTE is a file that contains NAME and the ID of the process that sends these
+commands. The process ends with the server.
 """
 
 import contextlib

@@ -6,7 +6,7 @@
     STATE/labs/<lab>/drill/commands.jsonl  the typed commands, one per line
     STATE/labs/<lab>/drill/oracle-*.jsonl  the oracle's ledger of the files
     STATE/labs/<lab>/drill/disks/          copies of the disks when the drill began, if they are files
-    STATE/drills/<id>/<time>.json          an ended drill with its verdict
+    STATE/drills/<id>/<time>.json          a finished drill with its verdict
     STATE/drills/exams.jsonl               every attempt at an exam, one per line, stored once its disaster exists
 
 Every change is stored immediately, so the next program finds the drill as it was, however the previous program ended.
@@ -105,7 +105,7 @@ def _before(host: Host, drill: str) -> list[_Begun]:
 
 
 def ended_words(exam: ExamEnd) -> str:
-    """Describe an ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3.0 minutes late``."""
+    """Describe a finished exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3.0 minutes late``."""
     parts = [f"exam of {counted(round(exam.minutes), 'minute')}, attempt {exam.attempt}"]
     if exam.attempt > 1:
         parts[0] += f" (the first began at {exam.first_utc})"
@@ -116,7 +116,7 @@ def ended_words(exam: ExamEnd) -> str:
 
 FORMAT_VERSION = 1
 OUTCOME_VERSION = 2
-"""Format of ended drills. Format 1 did not record how much data could still be recovered, so its verdict 'lost' may
+"""Format of finished drills. Format 1 did not record how much data could still be recovered, so its verdict 'lost' may
 mean only that the data had not been recovered.
 """
 CHANGED_FILE = "changed"
@@ -289,7 +289,7 @@ def forget_drill(lab_folder: Path) -> bool:
 
 
 class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An ended drill in the form in which it is stored and handed in."""
+    """A finished drill in the form in which it is stored and handed in."""
 
     format_version: FormatVersion = 1
     """A file without this key has format 1, which did not have the key."""
@@ -351,7 +351,7 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class DrillStore:
-    """The stored outcomes of ended drills."""
+    """The stored outcomes of finished drills."""
 
     def __init__(self, host: Host) -> None:
         self.root = host.state.root / "drills"
@@ -393,7 +393,7 @@ class DrillStore:
 
 
 def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bool, float, float]:
-    """Return a sort key for attempts, the best last.
+    """Return a key that sorts attempts from the worst to the best.
 
     Attempts with the verdict 'saved' are best, then those that saved the largest share, then the shortest.
     """
