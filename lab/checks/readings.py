@@ -232,7 +232,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @abstractmethod
     def value(self, lab: CheckedState) -> float | None:
-        """Return the number in seconds, bytes, bytes per second or as a count, or None if it is not available yet."""
+        """Return the number as seconds, bytes, bytes per second or a count, or None if it is not available yet."""
 
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
         """Return numbers that are likely to be typed instead of the correct one, most likely first."""
@@ -408,7 +408,7 @@ class Reading:
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:
-        """Return the unit in which the number would be correct, among those often confused with this one.
+        """Return the unit, among those often confused with this one, in which the number would be correct.
 
         Returns an empty string if there is none.
         """
