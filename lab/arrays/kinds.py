@@ -28,7 +28,7 @@ from lab.plans import Plan, Step
 from lab.plugins import extensions
 from lab.store import RecordFile
 from lab.tables import Table
-from lab.units import KIB, SECTOR_BYTES, human_bytes
+from lab.units import KIB, SECTOR_BYTES, counted, human_bytes
 
 _WHOLE_ONLY = "; this holds for the complete array, not while a member is missing or rebuilding"
 
@@ -217,7 +217,7 @@ class MdArray(Array):
             )
         if len(free) < more:
             raise ArrayError(
-                f"{more} more disks are needed, but only {len(free)} are free",
+                f"{self.name} needs {counted(more, 'more disk')}, but only {len(free)} can be added",
                 hint="request fewer members, or add disks with 'raidlab disks add'",
             )
         return free[:more]

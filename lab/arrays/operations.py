@@ -233,9 +233,9 @@ def grow_level(
 ) -> Plan:
     """Change the level in place, from raid1 to raid5 or from raid5 to raid6.
 
-    ``members`` is the current number of slots; ``added`` and ``spares`` are the devices that join. Conversion to
-    RAID 5 requires a RAID 1 of two members. A RAID 5 of two members holds the same bytes, so no data move. Conversion
-    to RAID 6 requires one more device, and a backup file on a different disk.
+    ``members`` is the current number of slots; ``added`` and ``spares`` are the devices that join. Conversion to RAID 5
+    requires a RAID 1 of two members. A RAID 5 of two members holds the same bytes as that RAID 1, so no data move.
+    Conversion to RAID 6 requires one more device, and a backup file on a different disk.
     """
     old, new = parse_level(old_level).name, parse_level(new_level).name
     if (old, new) == (LevelName.RAID1, LevelName.RAID5):

@@ -1,6 +1,6 @@
 """The commands ``raidlab export``, ``raidlab class``, which evaluates a folder of bundles, and ``raidlab handout``.
 
-A printed sheet of a lesson has the goal, the steps, the questions and space for answers, but no hints, checks or
+A printed sheet of a lesson contains the goal, the steps, the questions and space for answers, but no hints, checks or
 explanations. Each sheet is one A4 page.
 """
 

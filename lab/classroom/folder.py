@@ -138,8 +138,8 @@ def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:
 def work_digest(work: Progress | DrillOutcome) -> str:
     """Return a hash of what was done and when. Copies have the same hash even if their figures were changed.
 
-    Other work has a different hash, because the start and the end are in seconds, commands are in tenths of a second,
-    and disks have random UUIDs.
+    Other work has a different hash, because the start and the end are recorded to the second and commands to a tenth of
+    a second, and disks have random UUIDs.
     """
     if isinstance(work, Progress):
         seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}

@@ -79,7 +79,9 @@ def _device(lab: Lab, word: str) -> BlockDevice:
     node = word if word.startswith("/") else lab.disk(word).node
     found = read_devices(lab.machine).get(node.removeprefix("/dev/"))
     if found is None:
-        raise DeviceRefused(f"{word} is not a whole disk", hint="specify the disk, not a partition of it")
+        raise DeviceRefused(
+            f"{word} is not a whole disk of the machine", hint="specify the disk, not a partition of it"
+        )
     return found
 
 

@@ -82,7 +82,7 @@ def run(
     """
     context = current()
     if bool(names) == every:
-        raise SpecError("no scenario was specified", hint="specify scenarios (see 'raidlab fault list'), or use --all")
+        raise SpecError("specify either scenarios or --all", hint="'raidlab fault list' lists the scenarios")
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
@@ -554,7 +554,7 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
     ]
     out(table(_HEADINGS, rows, right=_HEADINGS[1:-1]))
     tried = sum(each.tally.points for each in found)
-    out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
+    out(f"{counted(tried, 'crash point')} of {counted(len(found), 'configuration')}, seed {seed}")
 
 
 def _one_cut(

@@ -475,7 +475,7 @@ def verify(
         problems = course_problems(course)
         if problems:
             listed = "".join(f"\n  - {problem}" for problem in problems)
-            raise SpecError(f"the course has errors:{listed}", hint="fix these, then verify it again")
+            raise SpecError(f"the course has errors:{listed}", hint="fix these, then verify the course again")
         chosen = course.lessons
     drills = {} if files else {path: read_drill(path) for path in drill_files().values()}
     verify_files(context, chosen, drills, seed, cluster, is_proof=prove)

@@ -37,7 +37,7 @@ from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.tables import csv_of, findings_table, heading, render_result
 from lab.results.record import ResultRecord, differences, digest
-from lab.units import human_seconds
+from lab.units import counted, human_seconds
 
 SEEDS = "seeds"
 QUICK = "-quick"
@@ -120,7 +120,7 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
     is_exact = first.conditions.is_virtual_time and second.conditions.is_virtual_time
     hint = f"both are stored: raidlab compare {first.id} {second.id}"
     raise ExperimentError(
-        f"two runs differ in {len(found)} values: {'; '.join(found[:MOST_DIFFERENCES])}{rest}",
+        f"two runs differ in {counted(len(found), 'value')}: {'; '.join(found[:MOST_DIFFERENCES])}{rest}",
         hint=hint if is_exact else f"in real time they always do, so use --on uml:?time=virtual; {hint}",
     )
 
@@ -170,7 +170,9 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
     if context.json:
         out_json({"id": experiment.id, "estimated_seconds": estimated_seconds(experiment), "order": keys})
         return
-    err(f"{experiment.title}: {len(keys)} measurements, about {human_seconds(estimated_seconds(experiment))}")
+    err(
+        f"{experiment.title}: {counted(len(keys), 'measurement')}, about {human_seconds(estimated_seconds(experiment))}"
+    )
     for key in keys:
         out(key)
 

@@ -304,7 +304,7 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not MIB <= self.size_bytes <= MOST_DISK_BYTES or self.size_bytes % unit:
             raise SpecError(
                 f"disk {self.name}: a size of {shown(self.size_bytes)} bytes is not possible",
-                hint=f"use 1M to {format_bytes(MOST_DISK_BYTES)} and a multiple of {unit} bytes",
+                hint=f"use a multiple of {unit} bytes from 1M to {format_bytes(MOST_DISK_BYTES)}",
             )
         if self.kind is DiskKind.SPINDLE:
             find_drive_model(self.model)

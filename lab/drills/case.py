@@ -78,7 +78,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     if before and not again:
         raise DrillError(
             f"an exam in {drill} began at {before[0].began_utc}, and only the first attempt counts",
-            hint="start it without --exam to practise, or begin another attempt with --again; its number is recorded",
+            hint="start the drill without --exam to practise, or add --again for another, numbered attempt",
         )
 
 

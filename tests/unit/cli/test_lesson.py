@@ -63,7 +63,7 @@ def test_a_lesson_is_begun_shown_and_left(output_of: OutputOf) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "expected"),
     [
-        (["2"], 1, ["builds on 01-what-a-disk-promises", "--anyway"]),
+        (["2"], 1, ["not finished yet: 01-what-a-disk-promises", "--anyway"]),
         (
             ["5", "--anyway"],
             1,
