@@ -1,4 +1,4 @@
-"""Judges a history: compares what md did and what the oracle read with the level's arithmetic and md's promises.
+"""Judges a history: compares what md did, and what the oracle read, with the level's arithmetic and md's promises.
 
 The expected state follows from the acts and from the member states that md reports. The few exceptions to "every
 acknowledged write is present" are each limited to the blocks that they can affect:
@@ -200,7 +200,7 @@ class ExpectedArray:
         self.mark_at_risk()
 
     def on_enlarged(self, *, is_by_member: bool) -> None:
-        """Note that a new part of the array must be synced; if there is a bitmap, a known bug may leave it unsynced."""
+        """Note that a new part of the array must be synced; with a bitmap, a known bug may leave that part unsynced."""
         self.is_enlarged = True
         self.lost_new_part |= is_by_member and self.shape.policy is HistoryPolicy.BITMAP
 
@@ -643,5 +643,5 @@ class HistoryJudge:
 
 
 def _is_of_replacing(line: str) -> bool:
-    """Whether a line of the kernel log belongs to the warning of the known bug ``replaced-beside-rebuild``."""
+    """Whether a line of the kernel log belongs to the warning that the known bug ``replaced-beside-rebuild`` causes."""
     return ("WARNING" in line and "raid5.c" in line and "handle_stripe" in line) or line.startswith("Call Trace")

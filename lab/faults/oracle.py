@@ -1,4 +1,4 @@
-"""The oracle on an open lab, which writes files of known content to a file system and judges them by a stored ledger.
+"""The oracle for an open lab: it writes files of known content to a file system, and judges them by a stored ledger.
 
 A later process can continue its ledger.
 """
@@ -84,7 +84,7 @@ class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Reported(msgspec.Struct, frozen=True):
-    """A line of the file: events of the ledger."""
+    """A line of the ledger file, which contains events."""
 
     events: list[list[Any]] = []
 
@@ -121,7 +121,7 @@ class Oracle:
         self._carry_out(4 * self.region.mix.get("names", 10))
 
     def advance(self, operations: int) -> None:
-        """Carry out further operations on files, none of which remains in flight.
+        """Carry out further operations on files, and wait until all of them are complete.
 
         Raises LabError with the system's message if any operation failed, and MachineLost if the machine is lost.
         """

@@ -1,4 +1,4 @@
-"""Opens the disposable machines on which faults are injected, whose blank drives record what is written to them.
+"""Opens disposable machines for injecting faults, with blank drives that record what is written to them.
 
 The drives of the lab's own kernel (``make uml-kernel``) keep a record, both in virtual and in real time. So do the
 drives that a program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have ordinary lab

@@ -1,4 +1,4 @@
-"""Scenarios, which are TOML files with an array, steps and variants, and the facts that expectations compare.
+"""Scenarios (TOML files with an array, steps and variants), and the facts that are compared with expectations.
 
 A step is an action of lab.actions, or one that only the fault lab has. Actions on arrays are those of lessons and of
 the command line, with the same names, arguments and command lines (lab.arrays.operations). The fault lab's own actions
@@ -20,15 +20,15 @@ values in these documents:
 
 An expectation is a value, a list of alternative values, ``~ TEXT`` (the fact contains TEXT), ``!~ TEXT`` (it does
 not), or a comparison such as ``> 0``, ``<= 3`` or ``< 0.5 * full.read_sectors``, where ``full`` is the name under which
-an earlier step kept its facts. For block numbers, ``= slots 0 1`` means exactly these blocks, and ``in blocks 4-7`` any
-subset of these blocks.
+an earlier step kept its facts. For block numbers, ``= slots 0 1`` means exactly the blocks in these slots, and
+``in blocks 4-7`` any subset of these blocks.
 Expectations are not the checks of lessons (lab.checks): a check applies to the sampled state of an open lab, and has a
 sentence for students; an expectation compares measured values with each other and with the level's arithmetic, after
 the whole history has run.
 
 If the steps of a scenario are generated, ``code`` names the function in this module that does so. ``random_histories``
 generates long random runs from a seed, with a model of what each operation may do, as ZFS's ztest does. Damage is
-bounded so that, by the arithmetic of the level, no data may be lost.
+bounded so that, by the arithmetic of the level, no data are lost.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all facts of a step; ``more`` are those specific to its class."""
+    """Return all facts of a step; ``more`` contains those specific to the step's class."""
     found: dict[str, Any] = {name: evidence[name] for name in STEP_FACTS if name in evidence}
     if isinstance(complaints := evidence.get("complaints"), list):
         found["complaints"] = len(complaints)
@@ -312,7 +312,7 @@ class SceneAction(
     def guest_steps(self, stage: Stage) -> GuestSteps:
         """Return the steps of the program on the machine.
 
-        By default, this is one step that calls the method named after the action, with the action's fields in order.
+        By default, one step calls the method named after the action, with the action's fields as arguments.
         """
         return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
@@ -491,7 +491,7 @@ class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
 
 
 def held_at(stage: Stage, percent: float) -> int:
-    """Return the position of a limit in sectors, which is a whole number of chunks, at least one."""
+    """Return the position of a limit in sectors: a whole number of chunks, and at least one chunk."""
     chunk, sectors = stage.places.chunk_bytes // 512, stage.places.member_bytes // 512
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
@@ -720,7 +720,7 @@ class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
 def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
     """Return the slot of a block's ``data``, ``copy N``, ``P`` or ``Q``, and its offset on the drive in bytes.
 
-    Raises SpecError if the block does not have it.
+    Raises SpecError if the block has no such copy or parity.
     """
     places = stage.places
     known = {f"copy {number}": place for number, place in enumerate(places.places(block))}
@@ -735,7 +735,7 @@ def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
 def byte_on(stage: Stage, block: int, member: int) -> int:
     """Return the offset in bytes at which a member's drive holds a block's data, copy or parity.
 
-    Raises SpecError if it holds none of them.
+    Raises SpecError if the drive holds none of them.
     """
     places = stage.places
     for slot, page in (*places.places(block), *places.parity_places(block).values()):
@@ -1260,7 +1260,7 @@ class ArrayModel:
         return [WriteStep(operations=self.chance.randint(5, 40), depth=self.chance.choice((1, 4, 16))), self.seen()]
 
     def fail(self) -> list[Does]:
-        """Fail a member whose loss the level survives, during writes."""
+        """During writes, fail a member whose loss the level survives."""
         if not (possible := self.can_lose()):
             return self.write()
         slot = self.chance.choice(possible)
@@ -1272,7 +1272,7 @@ class ArrayModel:
         return [before, Fail(disk=str(drive)), WriteStep(operations=8), self.seen()]
 
     def rebuild(self) -> list[Does]:
-        """Remove the failed members and rebuild to new drives, during writes."""
+        """During writes, remove the failed members and rebuild onto new drives."""
         if not self.missing or len(self.free) < len(self.missing):
             return self.write()
         done: list[Does] = [Remove(disk=str(drive)) for drive in self.faulty]

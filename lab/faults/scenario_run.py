@@ -368,7 +368,7 @@ def step_text(step: StepOutcome) -> list[str]:
 
 
 def step_lines(step: StepOutcome, *, with_commands: bool = True) -> list[tuple[str, str]]:
-    """Describe a step: its commands, their reason, and the values found and expected.
+    """Describe a step: its commands, the reason for them, and the values found and expected.
 
     Each line has a tone: ``plain``, ``muted``, ``good`` or ``bad``.
     """
@@ -542,7 +542,7 @@ def _block_text(bad: list[Any], places: BlockMap) -> str:
 
 
 def _reasons(variants: Sequence[VariantOutcome]) -> Iterator[str]:
-    """Yield why some variants were not run, or did not end as expected."""
+    """Yield the reasons why some variants were not run, or did not end as expected."""
     if missing := sorted({each for variant in variants for each in variant.missing}):
         yield f"it needs {'; '.join(missing)}"
     if findings := sorted({variant.finding for variant in variants if variant.finding}):
@@ -638,7 +638,7 @@ class ScenarioRunner:
     """The outcome of the current variant if a known defect makes md hang in it; None if no such defect applies."""
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
-        """Run one scenario. The loss of the machine during it has a verdict of its own."""
+        """Run one scenario. If the machine is lost in the process, the scenario gets a verdict that says so."""
         self.hooks.on_scenario(scenario)
         clock, done = HostClock(), list[VariantOutcome]()
         began = clock.monotonic_seconds()
