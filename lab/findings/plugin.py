@@ -1,4 +1,4 @@
-"""The command for running findings' scripts, as a plugin of raidlab."""
+"""The command that runs the scripts of findings, as a plugin of raidlab."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Script:
 
     @property
     def digest(self) -> str:
-        """SHA-256 digest of the script without its comments, and of the number of its disks.
+        """SHA-256 digest of the script without its comments, and of the number of disks that it needs.
 
         Rewording a comment does not require new runs. Every line that begins with ``#`` counts as a comment, even in a
         here-document.
@@ -103,7 +103,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def column(self) -> str:
-        """The table column of this cell, which is its kernel's series: ``Linux 6.12``, or ``UML 6.1`` if embedded."""
+        """The table column of this cell: its kernel's series, such as ``Linux 6.12`` or, if embedded, ``UML 6.1``."""
         release = re.match(r"\d+\.\d+", self.kernel)
         kind = "UML" if parse_target(self.target).kind is TargetKind.UML else "Linux"
         return f"{kind} {release[0] if release else self.kernel}"

@@ -106,7 +106,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
     except (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError, AttributeError, ArithmeticError):
-        raise ResultError("the written data were read back by another fio, or the document is damaged") from None
+        raise ResultError("another fio process read the written data back, or the document is damaged") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"the document of {document.get('fio version', 'fio')} lacks {', '.join(missing)}")
@@ -116,9 +116,9 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
 
 
 def _of_interval(begin: Any, end: Any, figures: JobFigures) -> dict[str, Any]:
-    """Return a document with what fio-plot reads, of the I/Os between two of fio's cumulative documents.
+    """Return a document with what fio-plot reads, for the I/Os between two of fio's cumulative documents.
 
-    IOPS, bandwidth and mean latency are those of the record. CPU times are of the whole run, as in the record.
+    IOPS, bandwidth and mean latency are those of the record. CPU times are those of the whole run, as in the record.
     """
     before, after = begin["jobs"][0], end["jobs"][0]
     job = {name: after[name] for name in ("jobname", "job options", "usr_cpu", "sys_cpu")}
@@ -158,7 +158,7 @@ def _deviation(before: Any, after: Any, count: str, mean: str, deviation: str) -
 
 
 def _shares(before: Any, after: Any, name: str) -> dict[str, float]:
-    """Return the share of each range of latencies, in percent of the I/Os between two documents."""
+    """Return the share of each range of latencies, in per cent of the I/Os between two documents."""
     earlier, later = (sum(job[way]["total_ios"] for way in ("read", "write")) for job in (before, after))
     return {
         limit: max(0.0, (share * later - before[name].get(limit, 0.0) * earlier) / (later - earlier))

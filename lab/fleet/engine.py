@@ -1,9 +1,10 @@
-"""Simulate the failures, rebuilds and losses of blocks of arrays by discrete events, and derive figures from sums.
+"""Simulate blocks of arrays (failures, rebuilds and losses) by discrete events, and derive figures from the sums.
 
 All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
-step. Some quantities are not drawn. At any time, the number of latent defects on a drive is Poisson (Elerath and
-Pecht's "usage dependent data corruptions"). The mean is the rate of defects times the hours since each place was last
-read, so probabilities are added instead of counts. Whether people lose the data of a stopped array is not drawn either.
+step. Some quantities are not drawn. At any time, the number of latent defects on a drive follows a Poisson
+distribution (Elerath and Pecht's "usage dependent data corruptions"). Its mean is the rate of defects times the hours
+since each place was last read, so probabilities are added instead of counts. Whether people lose the data
+of a stopped array is not drawn either.
 
 Rare losses are estimated by importance sampling. An *episode* begins when a member fails in an array without failed
 members, and ends when all members are rebuilt. The main path of an array has the true distribution. At the beginning of
@@ -13,7 +14,8 @@ Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5, 1995). Only the los
 the weighted losses over an array's episodes has the same mean as a count on the main path, because each copy starts in
 the state of the main path. A weight covers only one episode, so weights remain bounded over any number of years.
 
-The losses of blocks are sums that can be added. Each figure has a 95 % confidence interval.
+Each block yields sums of its losses, and the sums of several blocks can be added. Each figure has a 95 % confidence
+interval.
 """
 
 from __future__ import annotations
@@ -165,7 +167,7 @@ def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
 
 
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
-    """Return (members, arrays) bool, true for the members with multiplied hazard, which are up in a degraded group."""
+    """Return a bool array (members, arrays): true for members whose hazard is multiplied (up, in a degraded group)."""
     is_up = arrays.state == UP
     if model.groups == 1:
         return is_up
@@ -227,8 +229,9 @@ _AT_ONCE = 1e-6
 def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Floats) -> Floats:
     """Average, over all places on a drive, the hours in which a defect could have occurred and remained undetected.
 
-    ``hours_clean`` is the time since the drive was new or was last read from end to end, in any shape. The time since
-    the last periodic scrub began, ``scrub_phase_hours``, has that shape or one that broadcasts to it.
+    ``hours_clean`` is the time since the drive was new or was last read from end to end, as an array of any
+    shape. The time since the last periodic scrub began, ``scrub_phase_hours``, has that shape or one that broadcasts
+    to it.
     """
     match model.scrub.kind:
         case ScrubKind.PERIODIC:
@@ -270,9 +273,10 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
 
 
 def _undetected(delay: Spread, ages: Floats) -> Floats:
-    """Integrate, from 0 to each age, the probability that a defect is still undetected after this time.
+    """Integrate the probability that a defect is still undetected after a time, with times from 0 to each age.
 
-    The probability is 1 up to the location. The integral of exp(-(t / scale)^shape) is an incomplete gamma function.
+    The probability is 1 up to ``location_hours``. The integral of exp(-(t / scale)^shape) is an incomplete gamma
+    function.
     """
     from scipy.special import gammainc
 
@@ -391,7 +395,7 @@ class _Walk:
         return found
 
     def _lose(self, cause: Cause, columns: Columns, chance: Any, lost_bytes: Any) -> None:
-        """Record a loss of data with a probability. ``lost_bytes`` is the mean, and includes the probability."""
+        """Record a loss that occurs with probability ``chance``, which the mean ``lost_bytes`` already includes."""
         arrays = self._arrays
         if self._send is None:
             weights = self._weights(columns)
@@ -510,7 +514,7 @@ class _Walk:
         arrays.pulled[slots, columns] = True
 
     def _meet_defects(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Record the loss of unreadable sectors on the remaining members, which nothing can reconstruct."""
+        """Record the loss of sectors that are unreadable on the remaining members and cannot be reconstructed."""
         model, arrays = self._model, self._arrays
         state, due, born = (self._of_group(each, columns, groups) for each in (arrays.state, arrays.due, arrays.born))
         is_up = state == UP
@@ -581,11 +585,12 @@ class _Walk:
 
 
 def hours_to_loss(failure_rates: Sequence[float], repair_rates: Sequence[float]) -> float:
-    """Compute the mean time from no failures to the loss with the Markov chain of one group of an array.
+    """Compute the mean time from no failures to a loss, using the Markov chain of one group of an array.
 
-    Its states are the numbers of failed members from 0 to the tolerance, followed by the loss. The time from state i to
-    i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states. ``failure_rates`` are
-    per hour from state i to i + 1, from 0 to the tolerance, and ``repair_rates`` from state i to i - 1, from 1 on.
+    The states of the chain are the numbers of failed members from 0 to the tolerance, followed by the loss. The
+    time from state i to i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states.
+    ``failure_rates`` are per hour from state i to i + 1, from 0 to the tolerance, and ``repair_rates`` from state i to
+    i - 1, from 1 on.
     """
     total = step = 0.0
     for rate, back in zip(failure_rates, (0.0, *repair_rates), strict=True):
@@ -668,7 +673,7 @@ class LossTally:
         self._copies, self._weights, self._squares = 0, 0.0, 0.0
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
-        """Record losses with probability ``chance``. Each is the array's first with probability ``alive``."""
+        """Record losses, each with probability ``chance``. With probability ``alive``, it is the first of its array."""
         numpy.add.at(self._losses[cause], trials, weights * chance)
         numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
         numpy.add.at(self._first[cause], trials, weights * alive * chance)
@@ -714,7 +719,7 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
     """Return the confidence interval of the expected total weight of rare events, even if few or none were seen.
 
     This is the gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), which is exact for counts
-    and conservative for weighted events. ``one`` is the weight of an event if none was seen.
+    and conservative for weighted events. ``one`` is the weight assumed for an event if none was seen.
     """
     from scipy.special import gammaincinv
 
@@ -740,9 +745,9 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
 
 
 def most_lost(model: FleetModel) -> dict[Cause, float]:
-    """Return the possible causes, with the maximum loss in one such event as a share of the array's data.
+    """Return the possible causes, each with the maximum share of the array's data that is lost in one event.
 
-    With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
+    With a spare, a drive is replaced only when the group is complete again, so pulling a wrong disk loses no data.
     """
     most = {Cause.FAILURES: 1.0}
     if model.tolerance and (model.defects_per_hour or model.read_errors_per_byte):
@@ -755,10 +760,10 @@ def most_lost(model: FleetModel) -> dict[Cause, float]:
 def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
     """Return the interval of a mean to which causes with very different sizes and frequencies contribute.
 
-    The variance of the sum says nothing about a cause that was rarely seen. Therefore each cause has its own interval,
-    causes never seen have a common interval, and the distances from the estimates to the limits are added in quadrature
-    (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is
-    used. ``most`` has the possible causes, with the maximum of one event.
+    The variance of the sum says nothing about a cause that was rarely seen. Therefore each cause that was seen has its
+    own interval, all causes that were never seen share one, and the distances from the estimates to the limits are
+    added in quadrature (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum
+    is wider, it is used. ``most`` maps the possible causes to the maximum of one event.
     """
     found = mean_of(whole, trials, max(most.values()))
     parts = [mean_of(causes[cause], trials) for cause in most if causes[cause].total]
@@ -771,7 +776,7 @@ def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[C
 
 
 def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
-    """Compute the figures of a fleet with this number of arrays from the simulated sums."""
+    """Compute, from the simulated sums, the figures of a fleet with this number of arrays."""
     years = model.years
     chances = most_lost(model)
     amounts = {cause: chance * model.usable_bytes for cause, chance in chances.items()}
@@ -815,7 +820,7 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
 def mttdl_years(model: FleetModel) -> float:
     """Compute the mean time to data loss of one array, for constant rates of failure and repair and no other errors.
 
-    The failure rate includes the share of drives from bad lots. All failed drives are repaired at the same time.
+    The failure rate includes the share of drives from bad lots. Failed drives are repaired in parallel.
     """
     life, repair = _means(model)
     hours = hours_to_loss(
@@ -838,7 +843,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
     if model.tolerance:
         hours = f"{repair:.5g} h"
         factors.append(hours if model.tolerance == 1 else f"({hours})^{model.tolerance}")
-    # All failed drives are repaired at the same time.
+    # Failed drives are repaired in parallel.
     ways = math.factorial(model.tolerance)
     hours_of = math.log(ways) + lost * math.log(life) - model.tolerance * math.log(repair) - math.log(model.groups)
     hours_of -= math.fsum(math.log(model.group_members - failed) for failed in range(lost))

@@ -1,7 +1,7 @@
 """Files of fleets, and the numeric model of a fleet with drive lifetimes, rebuilds, scrubs, spares and human errors.
 
-A ``FleetModel`` is the complete input of the engine, so any process can simulate a block of arrays from it and the
-number of the block. Times are in hours, and sizes are in bytes.
+A ``FleetModel`` is the complete input of the engine, so any process can simulate a block of arrays from the model and
+the block's number. Times are in hours, and sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         if self.array and not self.result:
-            raise SpecError("rebuild.array needs rebuild.result", hint="add rebuild.result, or remove array")
+            raise SpecError("rebuild.array needs rebuild.result", hint="add rebuild.result, or remove rebuild.array")
         keys = ("constant_hours", "exponential_hours", "weibull", "hours", "result")
         _one_of("rebuild", **{key: getattr(self, key) for key in keys})
         for number, hours in enumerate(self.hours or ()):
@@ -539,7 +539,7 @@ def fleet_spec(
 
 
 def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, FleetSpec], ...]:
-    """Return the fleet itself and its ``[[compare]]`` variants in their order, by name."""
+    """Return the fleet itself and its ``[[compare]]`` variants in their order, each with its name."""
     found = [("as it is", spec)]
     for each in spec.compare:
         for key in each.remove:

@@ -97,10 +97,11 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
-    """Select the method. AUTO means importance sampling if a first block of ``trials`` has too few losses from a cause.
+    """Select the method.
 
-    The first block is simulated without importance sampling. A sufficient total of all causes is not enough, because
-    many lost sectors say nothing about double failures, which lose more data and of which the block may contain none.
+    AUTO means importance sampling if a first block of ``trials``, simulated without it, has too few losses from at
+    least one cause. A sufficient total of all causes is not enough, because many lost sectors say nothing about double
+    failures, which lose more data and of which the block may contain none.
     """
     from lab.fleet.engine import most_lost, simulate_block
 
