@@ -45,7 +45,7 @@ _known: set[Any] = set()
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Decode JSON. Raises msgspec.DecodeError if the JSON is invalid, ValidationError if it is not a ``kind``."""
+    """Decode JSON. Raises msgspec.DecodeError if the JSON is invalid, or ValidationError if it is not a ``kind``."""
     _know(kind)
     return msgspec.json.decode(data, type=kind)
 
@@ -173,7 +173,7 @@ def version_numbers(text: str) -> tuple[int, int]:
 
 
 def real(text: str, what: str = "") -> float:
-    """Parse a number with or without a decimal point, infinity or NaN. Raises SpecError for other text."""
+    """Parse infinity, NaN, or a number with or without a decimal point. Raises SpecError for other text."""
     try:
         # float() by itself also accepts 1_000, and digits of other scripts.
         return float(text if text.isascii() and "_" not in text else "")

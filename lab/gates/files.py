@@ -119,7 +119,7 @@ def _reason(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Whether no other user is in the file's group. The group may be private, or a system group of one of root's files.
+    """Whether no other user is in the file's group. It may be private, or a system group if root owns the file.
 
     Debian and its derivatives give each user a private group with write access (usermod(8), login.defs(5),
     USERGROUPS_ENAB).

@@ -25,7 +25,7 @@ _UNSEEN_IN_JSON = re.compile("[^\x00-\x7e]|\x7f")
 def visible(text: str, *, lines: bool = False) -> str:
     r"""Return ``text`` on one line, with all invisible characters escaped, such as ``\x1b``.
 
-    Invisible are control characters (C0, C1), characters that change the text direction, and bytes that are not valid
+    These are control characters (C0, C1), characters that change the text direction, and bytes that are not valid
     UTF-8. With ``lines``, line ends and tabs are kept.
     """
     if text.isprintable():

@@ -42,7 +42,7 @@ def utc_text(clock: Clock) -> str:
 
 
 def utc_second_text(clock: Clock) -> str:
-    """Return the time in the format of results, in which seconds are whole."""
+    """Return the time in the format of results, which contains whole seconds."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -59,7 +59,10 @@ def moment(text: str) -> datetime:
 
 
 def polls(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
-    """Yield once for each poll of a bounded wait, and pause in between. Yield True for the last, after the time-out."""
+    """Yield once for each poll of a bounded wait, and pause in between.
+
+    Yield True for the last poll, which follows the time-out, and False for all others.
+    """
     deadline = clock.monotonic_seconds() + timeout_seconds
     while not (is_last := clock.monotonic_seconds() >= deadline):
         yield is_last
@@ -76,7 +79,7 @@ def wait_for(
     clock: Clock,
     hint: str = "",
 ) -> T:
-    """Poll ``observe`` until ``is_reached`` holds, and return that observation. Raises WaitTimedOut with the last."""
+    """Poll ``observe`` until ``is_reached`` holds, and return that value. Raises WaitTimedOut with the last value."""
     for is_last in polls(clock, timeout_seconds):
         seen = observe()
         if is_reached(seen):

@@ -41,7 +41,7 @@ def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
 
 
 def take_byte(descriptor: int, place: int, path: Path) -> bool:
-    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)). Return False if another holds it. Raises OSError."""
+    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)). Return False if it is locked. Raises OSError."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
     except (BlockingIOError, PermissionError):
@@ -199,7 +199,7 @@ def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file for a program to fill. At the end it replaces ``path``. Raises OSError."""
+    """Yield the path of an empty file for a program to fill. At the end, the file replaces ``path``. Raises OSError."""
     with _opened(path.parent) as folder, _temporary(folder, path.name, 0o644) as (name, descriptor):
         before = os.fstat(descriptor)
         yield path.with_name(name)
@@ -318,7 +318,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def store_traceback(error: BaseException) -> str:
-    """Write the traceback to a new file, and say how to report the error: with that file or else the source line."""
+    """Write the traceback to a new file, and say how to report the error: with that file, or with the source line."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

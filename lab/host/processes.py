@@ -110,7 +110,7 @@ class Processes:
 
         SIGKILL is repeated until no such process is left, because a process may start others before it dies, and
         because exiting takes a while on a busy host. After DYING_SECONDS, the processes that are still alive are left
-        alone. A file called ``but`` does not count, because other commands open it to test whether it is locked.
+        alone. The file named by ``but`` does not count, because other commands open it to test whether it is locked.
         """
         place = f"{folder.resolve()}/"
         before: set[int] = set()

@@ -182,7 +182,7 @@ def _watch(poll: select.poll) -> None:
 
 
 def _recorder() -> int:
-    """Return the process ID of script(1), which blocks SIGHUP and outlives its terminal, or 0 if it does not run."""
+    """Return the process ID of script(1), which blocks SIGHUP and outlives its terminal, or 0 if it is not running."""
     with suppress(OSError, IndexError, ValueError):
         parent = int(_read(f"/proc/{os.getsid(0)}/stat").rpartition(")")[2].split()[1])
         return parent if _read(f"/proc/{parent}/comm").strip() == "script" else 0

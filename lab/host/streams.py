@@ -111,7 +111,7 @@ USUAL_MODES = _FIRST_SCREEN + _USUAL
 
 
 class Console:
-    """Standard input and output in raw mode. Only ``show`` and ``end`` may be called on any thread."""
+    """Standard input and output in raw mode. Only ``show`` and ``end`` may be called from any thread."""
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

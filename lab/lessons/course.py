@@ -135,7 +135,7 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A common mistake, recognised by the state that it leads to or by the number that is typed, and a hint."""
+    """A common mistake, recognised by the state that it leads to or by the number that is typed, with a hint."""
 
     id: str
     when: tuple[Arguments, ...] = ()
@@ -687,7 +687,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.frame[key].format_map(facts)
 
     def predicted(self, ask: Question, chosen: str) -> str:
-        """Return the prediction and its outcome, or an empty string without a prediction."""
+        """Return the prediction and its outcome, or an empty string if there is no prediction."""
         if chosen not in ask.options:
             return ""
         facts = {"answer": ask.options[chosen]}
