@@ -12,7 +12,7 @@ acknowledged write is present" are each limited to the blocks that they can affe
     known bugs          those of md and mdadm. Each explains only the damage that it can cause, under the conditions
                         under which it occurs, and is counted by name (docs/findings.md)
 
-An unreadable block is correct only if the level cannot reconstruct it without the missing members. Other differences
+A block may be unreadable only if the level cannot reconstruct it without the missing members. Other differences
 are a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
 counts mismatches where none exist or misses existing ones, and a complaint in the kernel log.
 """

@@ -104,7 +104,7 @@ class Oracle:
     def open(
         cls, lab: Lab, folder: Path, where: str, *, seed: str = "oracle", mix: dict[str, int] | None = None
     ) -> Oracle:
-        """Return the oracle of a mount point; its ledger is a file in the existing folder ``folder``.
+        """Return the oracle for a mount point; its ledger is a file in the existing folder ``folder``.
 
         If a ledger exists, ``seed`` and ``mix`` are taken from it. Raises LabError if the ledger is damaged.
         """

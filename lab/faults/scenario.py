@@ -669,7 +669,7 @@ class AgeStep(SceneAction, frozen=True, kw_only=True, tag="age"):
 
 
 class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
-    """Uses P and Q to locate the wrong chunk of each inconsistent RAID 6 row; ``mends`` also rewrites it."""
+    """Uses P and Q to locate the wrong chunk of each inconsistent RAID 6 row; ``mends`` also rewrites that chunk."""
 
     mends: bool = False
 
@@ -777,7 +777,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
         return [*stopped, ["points", members, losses, list(self.kinds), self.moments]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """Return in ``untouched_elsewhere`` how many lost blocks were on present members, with no write in flight."""
+        """Return in ``untouched_elsewhere`` how many lost blocks were on present members and had no write in flight."""
         elsewhere = 0
         for missing, blocks in evidence.get("untouched_at", {}).items():
             slots = numbers_in(missing.replace("+", " "))

@@ -1,6 +1,6 @@
 """Runs scenarios on separate machines, judges the results, and stores and shows the outcomes.
 
-An outcome contains every check, with the expected value and the value found, and the evidence. It is stored
+An outcome contains the evidence, and every check with the expected value and the value found. It is stored
 immediately::
 
     STATE/faults/scenarios/<id>/run.json         the options and the machine
@@ -198,7 +198,7 @@ class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_expected(self) -> bool:
-        """Whether all requested scenarios and variants were run, and ended as expected or in a known defect of md."""
+        """Whether all requested scenarios and variants were run, and only known defects of md caused differences."""
         return not self.left and all(
             outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT) and not outcome.is_partial
             for outcome in self.outcomes

@@ -96,7 +96,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     values = [row.section(cell).iops for cell in row.cells]
     cell = row.cells[values.index(statistics.median_low(values))]
     if not cell.raw_file:
-        raise ResultError("fio's document was not stored, or another program measured it", hint="show it as a report")
+        raise ResultError("fio's document was not stored, or fio was not used", hint="show the result as a report")
     text = each.read_file(cell.raw_file)
     try:
         document: Any = msgspec.json.decode(text)

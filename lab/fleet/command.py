@@ -1,4 +1,4 @@
-"""``raidlab fleet`` shows the data loss of a fleet of arrays, for all variants in its file side by side."""
+"""``raidlab fleet`` shows the data loss of a fleet of arrays, with all variants in its file side by side."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 
 
 def _assumptions(found: Figures) -> Iterator[str]:
-    """Yield what the variants count, and the formulas of their MTTDL. Variants with the same text share a line."""
+    """Yield what each variant's figures count, and the formula of its MTTDL. Variants with equal texts share a line."""
     for word, texts in (
         ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
         ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),

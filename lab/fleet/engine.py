@@ -189,9 +189,10 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     """Multiply the hazards of degraded groups so that ``aim`` failures are expected before the next rebuild ends.
 
     Other groups of the array keep their hazards, because a failure there loses no data and only adds work and variance.
-    The end of the rebuild is already drawn, so no weight grows by more than e to the power of ``aim`` in one such
-    window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
-    have been settled. Failures after the end of the window are not drawn, because this function is called again then.
+    The end of the rebuild is already drawn, so no weight grows by more than a factor of e to the power of ``aim``
+    in one such window, even in a long rebuild. The multiplier of the hazards depends on the past only, which keeps the
+    weights exact. The weights must have been settled. Failures after the end of the window are not drawn, because this
+    function is called again then.
     """
     if arrays.before is None:
         return
@@ -732,7 +733,7 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
 
 
 def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
-    """Return the interval of the mean over independent arrays, by the normal distribution or that for rare events.
+    """Return the interval of the mean over independent arrays: a normal one, or one by ``rare_sum`` for rare events.
 
     ``one`` is the maximum weight of one event, used if none was seen.
     """

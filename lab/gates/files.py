@@ -63,7 +63,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
-    """Return a sentence on what a file with the shell lines ``lines`` may do, or "" for a file of raidlab's own."""
+    """Return a sentence about what a file with the shell lines ``lines`` may do, or "" for a file of raidlab's own."""
     if not is_foreign(path):
         return ""
     count = len(foreign_lines(lines))

@@ -1,8 +1,8 @@
 """Check text from outside that is displayed, and names that become part of a path, a command or a device's name.
 
 The gate guarantees that displayed text has no side effects, which means that it does not move the cursor, forge lines,
-run scripts or act as a formula. A name never leads outside its folder, is never a hidden file there, and is neither
-parsed as an option nor too long for a file system.
+run scripts or act as a formula. A name never leads outside its folder, never denotes a hidden file there, and is
+neither parsed as an option nor too long for a file system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read and write files on the host on which this client runs, lock files, and store tracebacks of bugs.
+"""Read, write and lock files on the host on which this client runs, and store tracebacks of bugs.
 
 A lock covers a whole file (flock(2)) or a single byte of a file, and is released when its holder ends.
 """
