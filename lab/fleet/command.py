@@ -66,7 +66,8 @@ def fleet(
 ) -> None:
     """Show how often a fleet of arrays loses data over the years, how much, and why.
 
-    Every figure has a 95 % interval. The figures depend only on the file and the seed, not on the workers.
+    Every figure has a 95 % interval. With the same file, options and seed, the figures are the same for any
+    number of workers.
     """
     context = current()
     if file is None:

@@ -274,7 +274,7 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
 
 
 def _undetected(delay: Spread, ages: Floats) -> Floats:
-    """Integrate the probability that a defect is still undetected after a time, with times from 0 to each age.
+    """Integrate over a defect's age, from 0 to each of ``ages``, the probability that it is still undetected.
 
     The probability is 1 up to ``location_hours``. The integral of exp(-(t / scale)^shape) is an incomplete gamma
     function.
@@ -674,7 +674,7 @@ class LossTally:
         self._copies, self._weights, self._squares = 0, 0.0, 0.0
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
-        """Record losses, each with probability ``chance``. With probability ``alive``, it is the first of its array."""
+        """Record losses that have probability ``chance``. Each is its array's first with probability ``alive``."""
         numpy.add.at(self._losses[cause], trials, weights * chance)
         numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
         numpy.add.at(self._first[cause], trials, weights * alive * chance)

@@ -565,7 +565,7 @@ def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[s
 
 
 def value_of(text: str) -> Any:
-    """Parse a value that the user typed as TOML. Text that is not TOML is a string."""
+    """Parse a value that the user typed: as TOML if possible, otherwise as a string."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except SpecError:

@@ -1,7 +1,7 @@
 """Check files from outside, files that are executed or loaded, and the lab's own files and folders.
 
-Kernels, drivers, libraries and interpreters must belong to this user or to root. Before anything in a file that is not
-shipped with raidlab runs, raidlab reports what the file may do. Only this user can write the lab's own data. A folder
+Kernels, drivers, libraries and interpreters must belong to this user or to root. If a file is not shipped with raidlab,
+raidlab reports what the file may do before anything in it runs. Only this user can write the lab's own data. A folder
 to which another user can write is not used, and no link leads out of the state folder. A damaged, replaced or oversized
 file raises LabError.
 """
@@ -119,7 +119,7 @@ def _reason(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Whether no other user is in the file's group. It may be private, or a system group if root owns the file.
+    """Whether no other user is in the file's group. It may be a private group, or a system group if root owns the file.
 
     Debian and its derivatives give each user a private group with write access (usermod(8), login.defs(5),
     USERGROUPS_ENAB).

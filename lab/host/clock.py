@@ -42,7 +42,7 @@ def utc_text(clock: Clock) -> str:
 
 
 def utc_second_text(clock: Clock) -> str:
-    """Return the time in the format of results, which contains whole seconds."""
+    """Return the time in the format of results, with whole seconds."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
