@@ -101,6 +101,27 @@ def growing(limit: float, first: float, factor: float, most: float) -> list[floa
     return found
 
 
+@pytest.mark.parametrize(
+    ("content", "words", "least", "ends"),
+    [
+        ("1", ["0"], None, False),
+        ("0", ["0"], None, True),
+        ("recover", ["idle", "recover"], None, True),
+        ("799", [], 800, False),
+        ("1024 / 2048", [], 800, True),
+        ("none", [], 800, False),
+        ("none", ["none"], 800, True),
+    ],
+)
+def test_until_ends_with_one_of_the_words_or_with_a_number_that_is_large_enough(
+    content: str, words: list[str], least: int | None, ends: bool, tmp_path: Path, waited: list[float]
+) -> None:
+    (tmp_path / "attribute").write_text(content)
+    found = player.Player.do_until(player.Player.__new__(player.Player), f"{tmp_path}/attribute", words, 1.0, least)
+    assert found == ({"text": content} if ends else {"text": content, "late": True})
+    assert bool(waited) is not ends
+
+
 def test_the_pauses_of_each_wait_are_fixed(
     tmp_path: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
