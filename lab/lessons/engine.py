@@ -1,7 +1,7 @@
 """The state of a student in a lesson, its transitions, and the parts of a step that the student may see.
 
-A step is shown without the answers to its question, its reading or its choice. Nothing here uses a clock, files or a
-machine.
+A step is shown without the answer to its question, the number to read, and the solution of a choice. Nothing here uses
+a clock, files or a machine.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """A check of a step for display; ``outcome`` is None before the first evaluation."""
+    """A check of a step and its outcome, for display; ``outcome`` is None before the first evaluation."""
 
     name: str
     facts: dict[str, str | int | float]
@@ -228,7 +228,7 @@ class DisplayedStep:
 
     @property
     def reading(self) -> Reading | None:
-        """The number that the step asks for; None before the prediction, or if it asks for none."""
+        """The number that the step asks for; None before the prediction, or if the step asks for no number."""
         return self.ready.read if is_predicted(self.ready, self.progress) else None
 
     @property
@@ -242,7 +242,7 @@ class DisplayedStep:
 
     @property
     def must_read_off(self) -> bool:
-        """Whether only the number is missing, whose check is the last one."""
+        """Whether only the number, whose check is the last one, is missing."""
         return self.reading is not None and all(check.is_passed for check in self.checks[:-1])
 
 
@@ -252,7 +252,7 @@ def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
 
 
 def shows_solution(progress: StepProgress) -> bool:
-    """Whether all hints were taken, the last of which is the complete answer."""
+    """Whether all hints were taken, including the last one, which is the complete answer."""
     return progress.hints >= HINTS
 
 

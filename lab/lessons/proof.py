@@ -60,7 +60,7 @@ class LessonProver(Prover):
         return self._take_wrong(opened, *self._wrong_ways[way]) if way.mistake else self._solve(opened)
 
     def _opened(self) -> LessonSession:
-        """Begin the lesson as a new student with a blank lab, and with the measurements of this proof."""
+        """Begin the lesson as a new student with a blank lab, but keep the measurements of this proof."""
         self._blank()
         progress = engine.begin(self._lesson, target=str(self._session.target), now_utc=self._began_utc)
         opened = LessonSession(self._lesson, progress, store=lambda _: None, host=self._session.host)
@@ -105,7 +105,7 @@ class LessonProver(Prover):
     def _do_step(self, opened: LessonSession, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
         """Answer the question of a step, and do the step.
 
-        The first time, its measurements do not exist yet, so the step must not pass before it is done.
+        The first time, the step's measurements do not exist yet, so the step must not pass before it is done.
         """
         before = self._evaluate(opened) if is_first_time else None
         if before is not None and before.is_done:
@@ -185,8 +185,8 @@ def side_by_side(
 ) -> Iterator[T]:
     """Yield the results of the calls in order; ``workers`` calls run in parallel (``WORKERS`` if 0).
 
-    After an error or an interruption no further call begins; ``on_wait`` gets the number of calls that still run,
-    before they are awaited.
+    After an error or an interruption no further call begins. ``on_wait`` then gets the number of calls that are still
+    running, before they are awaited.
     """
     with ThreadPoolExecutor(workers or WORKERS, thread_name_prefix="raidlab-proof") as pool:
         begun = [pool.submit(prove_one) for prove_one in proofs]

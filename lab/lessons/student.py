@@ -286,14 +286,14 @@ class LessonSession:
         if not self.is_in_lab_of(target):
             began = self.progress.target
             raise LessonError(
-                f"lesson {self.lesson.id} was started on {target_words(began, in_sentence=True)} ('{began}'), and this "
-                f"is '{target}'",
+                f"lesson {self.lesson.id} was started on {target_words(began, in_sentence=True)} ('{began}'), not on "
+                f"'{target}'",
                 hint=f"add --on {shlex.quote(began)}, or begin it here: raidlab lesson start {self.lesson.id} --again",
             )
 
     @property
     def state_apart(self) -> CheckedState:
-        """The state for checks that need no open lab: measurements, scenarios and crash points of this lesson."""
+        """The state for those checks that need no open lab: measurements, scenarios and crash points of this lesson."""
         return CheckedState(results=self.results, played=self._played, points=self._points)
 
     def predicts(self, text: str) -> bool:
@@ -319,7 +319,7 @@ class LessonSession:
         return self.hints_shown[-1]
 
     def take_all_hints(self) -> None:
-        """Take all hints, because the complete answer will be shown. Raises the errors of ``hint``."""
+        """Take all hints, because the complete answer is about to be shown. Raises the errors of ``hint``."""
         for _ in range(HINTS):
             self.hint()
 
@@ -369,7 +369,7 @@ class LessonSession:
         events: Iterable[Event] = (),
         since: Snapshot | None = None,
     ) -> CheckedState:
-        """Return the state for checks.
+        """Return the state that the checks evaluate.
 
         ``events`` are those of the current step, and ``since`` is the snapshot at its beginning.
         """
@@ -406,7 +406,7 @@ class LessonSession:
                         break
 
     def _change(self, make: Callable[[Progress], Progress]) -> None:
-        """Change the stored progress, because another program may have stored an answer or a hint in the meantime.
+        """Change the newest stored progress, because another program may have stored an answer or a hint.
 
         Raises LessonError if another program has started the lesson again.
         """
@@ -421,7 +421,7 @@ class LessonSession:
     def _change_step(self, make: Callable[[Progress], Progress]) -> None:
         """Change the progress in the current step.
 
-        Raises LessonError if another program has completed the step; its progress is then the current one.
+        Raises LessonError if another program has completed the step. This session then has the stored progress.
         """
 
         def change(progress: Progress) -> Progress:
@@ -479,7 +479,7 @@ class Student:
         return check_file(Path(word)) if is_path(word) else built_in_course().find(word)
 
     def language_for(self, files: LessonFiles, requested: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
-        """Return the language to use. Raises SpecError if the lesson does not have the requested one."""
+        """Return the language to use. Raises SpecError if the lesson is not available in the requested one."""
         if requested:
             if requested not in files.languages:
                 raise unknown_word(f"language of lesson {files.lesson.id}", requested, files.languages)
@@ -571,7 +571,7 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
     if drill := read_arrival(session.folder):
         raise LessonError(
             f"lesson {lesson.id} cannot use these disks while the drill '{drill.title}' is open on them",
-            hint="'raidlab drill debrief' ends the drill with a verdict, 'raidlab drill leave' without one",
+            hint="'raidlab drill debrief' ends the drill with a verdict, and 'raidlab drill leave' ends it without one",
         )
 
 
@@ -585,7 +585,7 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
 def named_disks(
     session: LabSession, names: Sequence[str], what: str, error: type[LabError] = LessonError
 ) -> tuple[LabDisk, ...]:
-    """Return the lab's disks with these names, free or not. Raises ``error`` if any that ``what`` uses is missing."""
+    """Return the lab's disks with these names, free or not. Raises ``error`` about ``what`` if any are missing."""
     there = {disk.name: disk for disk in session.disks}
     if missing := [name for name in names if name not in there]:
         kind = DiskKind.FILE if session.is_embedded else DiskKind.LOOP
@@ -630,7 +630,7 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, La
 def _moved_since(
     names: Mapping[str, str], before: Snapshot | None, after: Snapshot, moved: Callable[[DiskCounters], int]
 ) -> dict[str, int]:
-    """Return the growth of a counter since ``before`` by disk name; ``names`` maps nodes to disk names."""
+    """Return the growth of each disk's counter since ``before``, by disk name; ``names`` maps nodes to disk names."""
     if before is None:
         return {}
     kernel_names = {name: kernel_name(node) for node, name in names.items()}
@@ -651,7 +651,7 @@ def asks_for_disks(lesson: ReadyLesson) -> bool:
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
-    """Return the data on the disks and the counters since ``before``, or an empty state if the lesson needs none."""
+    """Return what the disks contain, and what was counted since ``before``; an empty state if the lesson needs none."""
     if not asks_for_disks(lesson):
         return DeepState()
     checks = [check for step in lesson.steps for check in step.checks_and_sources]
@@ -688,7 +688,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
 def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
     """Return the files that were written since the newest array was created, or none if there is no array.
 
-    An older file is from an earlier attempt at the lesson.
+    An older file remains from an earlier attempt at the lesson.
     """
     newest = max(created_seconds, default=None)
     if newest is None or not (listed := sorted(paths)):
@@ -717,7 +717,7 @@ def _ext_bytes(head: bytes) -> int | None:
 
 
 class Watch:
-    """Records events while a lab is open, for the checks of the current step."""
+    """Records the events that occur while a lab is open, for the checks of the current step."""
 
     def __init__(self, opened: LessonSession, session: LabSession) -> None:
         self._opened = opened

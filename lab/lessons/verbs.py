@@ -21,7 +21,7 @@ class StartLesson(Verb, frozen=True, kw_only=True):
     tooltip = "Type a word, such as your name: it selects the sizes, the levels and the disk that fails"
     name: Annotated[
         str,
-        Argument("The lesson's id, number or part of the id; or a file's path.", is_placed=True, is_needed=True),
+        Argument("The lesson's id, number or part of its id, or a file's path.", is_placed=True, is_needed=True),
     ]
     seed: Annotated[str | None, Argument("Your name, or your teacher's seed: it selects the lesson's values.")] = None
     language: Annotated[str | None, Argument("The language, such as en, es or sv.")] = None
@@ -73,7 +73,7 @@ class Measure(Verb, frozen=True, kw_only=True):
 
     words, key, label = "lesson measure", "r", "Measure"
     tooltip = "Run the measurement of this step on its own emulated drives"
-    name: Annotated[str, Argument("The name of the measurement, as the step gives it.", is_placed=True, is_needed=True)]
+    name: Annotated[str, Argument("The measurement's name, as given in the step.", is_placed=True, is_needed=True)]
 
 
 class ResetLesson(Verb, frozen=True, kw_only=True):
@@ -84,10 +84,10 @@ class ResetLesson(Verb, frozen=True, kw_only=True):
 
 
 class LeaveLesson(Verb, frozen=True, kw_only=True):
-    """Close the open lesson; its progress stays."""
+    """Close the open lesson; its progress is kept."""
 
     words, key, label = "lesson leave", "escape", "Course"
-    tooltip = "Close the lesson; its progress stays"
+    tooltip = "Close the lesson; its progress is kept"
 
 
 VERBS = declared_in(__name__)

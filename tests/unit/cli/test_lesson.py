@@ -230,7 +230,7 @@ def test_a_lesson_acts_only_on_the_machine_on_which_it_was_started(
     machine.runs.clear()
     printed = typed(*UML, "lesson", *words, status=1).err
     assert "lesson 01-first was started on the embedded kernel, lab 'class'" in printed
-    assert "('uml:?name=class'), and this is 'uml:'" in printed
+    assert "('uml:?name=class'), not on 'uml:'" in printed
     assert "add --on 'uml:?name=class'" in printed
     assert machine.runs == []
 
