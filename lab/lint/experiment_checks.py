@@ -62,7 +62,7 @@ class LintedMachine:
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """One measured cell, and what only its measurement shows."""
+    """One measured cell, with facts that are known only during its measurement."""
 
     cell: CellRecord
     is_mix: bool
@@ -156,7 +156,7 @@ def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
 
 
 def _if_any(is_wrong: Callable[[DeviceFacts], bool], observed: str, needed: str) -> Check[LintedMachine]:
-    """Return a check of each device that reports every violation with the same text, ``observed``."""
+    """Return a check that examines each device, and reports every violation with the same text, ``observed``."""
 
     def check(machine: LintedMachine) -> Iterator[Seen]:
         for device in machine.devices:
@@ -213,7 +213,7 @@ _WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
 
 @dataclass(frozen=True, slots=True)
 class BesideTheory:
-    """All repeats of one array, workload and phase with their prediction. A mix is one figure for both directions."""
+    """All repeats of one array, workload and phase, with the prediction. A mix has one figure for both directions."""
 
     array: str
     workload: str
@@ -359,7 +359,7 @@ def _md_threads(cell: CellRecord) -> float | None:
 
 
 def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
-    """Return how long I/Os were issued, and how long fio counted them, which includes those still in flight."""
+    """Return for how long I/Os were issued, and for how long fio counted them, including those still in flight."""
     found = _RUNTIME.search(cell.job_text)
     if found is None or not int(found[1]):
         return None
@@ -434,7 +434,7 @@ def worked_out_stamps(record: ResultRecord) -> tuple[str, ...]:
 
 
 def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """Return the stamps to display for a result. They are its own and, for an older result, those of the current rules.
+    """Return the stamps to display: the result's own and, if the result is older, those of the current rules.
 
     Every display of a result uses these stamps. Those computed from the record come first, in the current wording.
     Stamps that limit the whole result precede all others.
@@ -575,7 +575,7 @@ def _busy_before(record: ResultRecord) -> Iterator[Seen]:
 
 
 def same_addresses(record: ResultRecord) -> Iterator[Seen]:
-    """Find loads whose repeats all used the same addresses, which are derived from the jobs of older records."""
+    """Find loads whose repeats all used the same addresses. For older records, these are derived from the jobs."""
     for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
             continue

@@ -1,7 +1,7 @@
-"""Lint of fio jobs from command lines and job files, both parsed the way fio does (init.c), without side effects.
+"""Lint of fio jobs from command lines and job files, both parsed as fio parses them (init.c), without side effects.
 
 The sources are "Job file format" and "Command line options" in fio's HOWTO. fio_options.toml is the table of options.
-Values are parsed the way fio does (parse.c); this was checked against fio 3.33. ``4k`` and ``4ki`` are 4,096 bytes,
+Values are parsed as fio parses them (parse.c), which was checked against fio 3.33. ``4k`` and ``4ki`` are 4,096 bytes,
 ``4kib`` is 4,000 unless ``kb_base=1000``, and only the first number of an expression counts.
 """
 
@@ -174,7 +174,7 @@ def _why_not_understood(name: str, value: str) -> str:
 
 
 def bytes_of(text: str, kib_base: int = KIB_BASE) -> int | None:
-    """Parse a size the way fio does. Return None if it is not a size, for example a percentage."""
+    """Parse a size the way fio does. Return None if the text is not a size, for example if it is a percentage."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None
@@ -192,7 +192,7 @@ def sizes_of(text: str, kib_base: int = KIB_BASE) -> tuple[int, ...] | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """Parse a time the way fio does, where a number without a unit is in seconds. Return None if it is not a time."""
+    """Parse a time the way fio does. A number without a unit is in seconds. Return None if the text is not a time."""
     found = _TIME.fullmatch(text.strip())
     if found is None or found[2].lower() not in _SECONDS:
         return None
@@ -276,7 +276,7 @@ class FioSection:
 
     @property
     def moves_data(self) -> bool:
-        """Whether the engine reads or writes at all."""
+        """Whether the job's I/O engine reads or writes at all."""
         entry = fio_table().engine_by_name.get(self.engine.partition(":")[0])
         return entry is None or entry.moves_data
 
@@ -342,7 +342,7 @@ def read_job(text: str, where: str = "") -> FioJob:
 
 
 def _lines(text: str, where: str) -> Iterator[tuple[str, str]]:
-    """Yield each line that is not a comment, split the way fio does, with its position."""
+    """Yield each line that is not a comment, split as fio splits it, with its position."""
     for number, whole in enumerate(text.split("\n"), 1):
         data = whole.encode(errors="surrogateescape")
         for start in range(0, max(1, len(data)), _LONGEST_LINE):
@@ -419,7 +419,7 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
 
 
 def _of_command(sections: tuple[FioSection, ...]) -> tuple[FioSection, ...]:
-    """Return the sections of a command line. Options before the first ``--name`` belong to the job that it begins."""
+    """Return the sections of a command line. Options before the first ``--name`` belong to the first job."""
     if len(sections) < 2:
         return sections if sections and sections[0].options else ()
     first, *others = sections

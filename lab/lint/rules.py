@@ -1,4 +1,4 @@
-"""The rules of the lint, with defect, consequence and remedy, and the findings of checks that other modules define."""
+"""The rules of the lint, each with its defect, consequence and remedy, and the findings of checks in other modules."""
 
 from __future__ import annotations
 
