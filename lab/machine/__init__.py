@@ -1,4 +1,4 @@
-"""Machines, on which the md driver runs. They are opened by target, and controlled through the agent."""
+"""Machines, on which the md driver runs. Each machine is opened from a target, and controlled through the agent."""
 
 from lab.machine.agent import RUN_FOLDER
 from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, RunningCommand, SampleRequest

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""The agent, which runs as root on the machine and executes the client's requests, sent as JSON lines.
+"""The agent, which runs as root on the machine and executes the requests that the client sends as JSON lines.
 
 It is a single file that uses only the standard library, because it is copied to machines that have only python3 (3.9 or
 later). It does not listen on a socket, but uses standard input and output, or the device that kernel_init.py opens.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Task(Protocol):
-        """A long request. The agent calls ``on_time`` when it is due, and ``stop`` to end it."""
+        """A long request. The agent calls ``on_time`` when the request is due, and ``stop`` to end it."""
 
         @property
         def id(self) -> int: ...
@@ -110,7 +110,7 @@ class ChildProcess:
         agent.running[self.id] = self
 
     def on_output(self, pipe: int) -> int:
-        """Send one piece to the client and return its size; 0 if no data is available."""
+        """Send one piece to the client and return its size; 0 if no data are available."""
         try:
             data = os.read(pipe, CHUNK_BYTES)
         except BlockingIOError:
@@ -314,11 +314,11 @@ class Agent:
         self.is_over = True
 
     def children(self) -> list[Any]:
-        """Return the requests that are processes, which are commands and the shells of terminals."""
+        """Return the requests that are processes: commands, and the shells of terminals."""
         return [task for task in self.running.values() if hasattr(task, "pid")]
 
     def kill_all(self) -> None:
-        """Kill running processes and wait at most END_SECONDS, because one of them may wait for a disk."""
+        """Kill running processes. Wait at most END_SECONDS for them, because one of them may wait for a disk."""
         children = [child for child in self.children() if child.status is None]
         for child in children:
             child.stop(signal.SIGKILL)

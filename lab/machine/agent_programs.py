@@ -3,10 +3,10 @@
     install  folder, files: {path: text}  -> {}
     call     folder, module, arguments    -> {"out" or "failed": text, "seconds", "started"}
 
-A program is a module together with the modules that it imports (lab/machine/programs.py). ``call`` runs its
-``main(arguments, is_stopped)``, which returns text or raises OSError with the reason. ``main`` runs in the agent's own
-interpreter, because starting another takes an embedded kernel a seventh of a second of processor time. It runs on a
-separate thread, because a disk may answer late or never.
+A program is a module together with the modules that it imports (lab/machine/programs.py). ``call`` runs the
+module's ``main(arguments, is_stopped)``, which returns text or raises OSError with the reason. ``main`` runs in the
+agent's own interpreter, because starting another one takes an embedded kernel a seventh of a second of processor time.
+It runs on a separate thread, because a disk may answer late or never.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     taken     target, bytes                        -> {}; the client has shown that many bytes of output
 
 At most ``window`` bytes of output are in flight. A program that prints more is blocked, as on any terminal. Therefore a
-flood of output uses no memory, and other requests are answered between pieces. Pieces are in base64, because a program
-may print any bytes, a piece may end within a character, and a control character would take six bytes in JSON.
+flood of output uses no extra memory, and other requests are answered between pieces. Pieces are in base64, because a
+program may print any bytes, a piece may end within a character, and a control character would take six bytes in JSON.
 """
 
 from __future__ import annotations

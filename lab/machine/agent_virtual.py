@@ -1,9 +1,9 @@
 """The agent of a machine in virtual time. This file needs only agent.py in the same folder.
 
-The whole machine and its clock stop while the agent reads its line (provision/kernel/driver/lab_client_kern.c).
+The whole machine and its clock stop while the agent reads from its line (provision/kernel/driver/lab_client_kern.c).
 Therefore the agent reads whenever no running task needs time to pass (``passes_time``). Otherwise it checks from time
-to time for a request to stop a task. It handles one request at a time, because how many arrive together depends on
-chance.
+to time for a request to stop a task. The agent handles one request at a time, because how many arrive together
+depends on chance.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class SampleRequest:
 
     An interval of 0 takes one sample immediately, even while virtual time is stopped. The ``files`` are read
     completely, but only the lines of ``block_devices`` are kept from /proc/diskstats. ``thread_prefixes`` selects the
-    kernel threads whose CPU times are reported, by the start of their names (``md0_``).
+    kernel threads whose CPU times are reported, by the beginnings of their names (``md0_``).
     """
 
     interval_seconds: float
@@ -107,7 +107,8 @@ class RawSample:
 class Machine:
     """An open machine. Its methods send requests to the agent, and raise MachineLost when the machine is gone.
 
-    As a context manager it closes itself, and adds the end of the console's output to an error that leaves the block.
+    As a context manager, a machine closes itself, and adds the end of the console's output to an error that leaves the
+    block.
 
     ``started`` is the target's process (kernel, ssh), which is released at the end.
     """
@@ -293,7 +294,7 @@ class Machine:
             listener(result)
 
     def _load(self, name: str) -> None:
-        """Send the agent the file with these verbs, unless the agent already has it."""
+        """Send the agent the file ``agent_{name}.py`` with further verbs, unless the agent already has it."""
         file = Path(__file__).with_name(f"agent_{name}.py")
         with self._load_lock:
             if name not in self._loaded:

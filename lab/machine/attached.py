@@ -59,7 +59,7 @@ class AgentProcess:
         return ""
 
     def explain_loss(self) -> LabError:
-        """Explain why the agent is gone, from its exit status and its error output (or that of sudo or ssh)."""
+        """Explain why the agent is gone, from its exit status and its error output (or those of sudo or ssh)."""
         try:
             status = self._process.wait(timeout=3)
         except Exception:  # a process that does not end counts as lost, too
@@ -121,7 +121,7 @@ def _vagrant_arguments(config: str) -> dict[str, list[str]]:
 
 
 def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[str]]:
-    """Ask Vagrant how to reach the machine. Return its name, and the ssh client's arguments without the command.
+    """Ask Vagrant how to reach the machine. Return the machine's name, and ssh's arguments without the remote command.
 
     Raises ToolMissing if Vagrant is not installed, SpecError if the Vagrantfile lacks the machine or the target matches
     several machines, and LabError if the folder contains no Vagrantfile or the machine is not running.
@@ -168,7 +168,7 @@ def remote_command(agent_bytes: int) -> str:
     """Return a shell line that reads the agent's source from standard input and runs it as root.
 
     It uses os.read to read exactly the bytes of the source, because requests follow on the same pipe. It prints an
-    empty line to end any output of a login script. The user's login shell may be any shell, so the line starts sh.
+    empty line to end any output of a login script. The user's login shell may be any shell, so the line starts ``sh``.
     """
     code = (
         f"import os,sys;n={agent_bytes};b=b''\n"

@@ -43,7 +43,7 @@ class _Sample(TypedDict):
 
 
 class _Answer(TypedDict, total=False):
-    """The fields of any answer from an agent (lab/machine/agent.py), which the client checks before it uses them."""
+    """The fields of an agent's answers (lab/machine/agent.py). The client checks the fields before it uses them."""
 
     done: bool
     out: str
@@ -71,7 +71,7 @@ _REQUIRED_FIELDS = {
 
 
 def counted_seconds(passed: float, waited: float | None) -> float:
-    """Return how much of a time counts against a limit. Most of the time spent waiting for a processor does not."""
+    """Return how much of a time counts towards a limit. Most of the time spent waiting for a processor does not."""
     return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 
@@ -114,8 +114,8 @@ class Channel:
     most ``window_bytes`` are sent but not yet acknowledged by the agent.
 
     ``on_silence`` is called every second while answers are outstanding, with the seconds of silence so far and the
-    verbs of the outstanding requests. Time in which this process itself was stopped does not count. If it returns an
-    error, the machine is lost.
+    verbs of the outstanding requests. Time in which this process itself was stopped does not count. If ``on_silence``
+    returns an error, the machine is lost.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Channel:
     ) -> Mapping[str, Any]:
         """Return the agent's greeting. Raises MachineLost after the time-out, or if the protocol version differs.
 
-        ``counted_seconds`` defines how much of the time that the machine waited for a processor counts.
+        Of the time that the machine waited for a processor, only a part counts (see ``counted_seconds``).
         """
         begun = time.monotonic()
         hello: Message | None = None
@@ -280,7 +280,7 @@ class Channel:
             return () if self._is_closing else tuple(pending.verb for pending in outstanding)
 
     def _ping(self) -> None:
-        """Send a read request without files if the line has room. No caller waits for the answer."""
+        """Send a read request that names no files, if the line has room. No caller waits for the answer."""
         line = b'{"id":0,"verb":"read","paths":[]}\n'
         if not self._send_lock.acquire(blocking=False):
             # Another thread is sending a request, whose answer is outstanding as well.
@@ -330,7 +330,10 @@ class Channel:
             pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is invalid"))
 
     def _lose(self) -> None:
-        """Fail all outstanding requests with the reason. Finding it may take seconds, so no lock is held meanwhile."""
+        """Fail all outstanding requests with the reason for the loss.
+
+        Finding the reason may take seconds, so no lock is held meanwhile.
+        """
         with self._state:
             is_closing, loss = self._is_closing, self._loss
         if loss is None and is_closing:
@@ -352,5 +355,5 @@ class Channel:
 def _not_understood(why: str) -> MachineLost:
     return MachineLost(
         f"raidlab cannot interpret the agent's answer: {why}",
-        hint="make sure that nothing else writes to its connection, then try again",
+        hint="make sure that nothing else writes to the agent's connection, then try again",
     )
