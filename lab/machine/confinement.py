@@ -16,7 +16,7 @@ kernel enforce this. An ordinary user can use each of them, and all available la
                socket by its address, and io_uring (seccomp(2)). By itself it prevents neither reading nor writing
 
 This file stands alone, like supervisor.py, and imports nothing from the lab. When it is run by itself, it prints JSON
-that contains, for each layer, an empty text or the reason why this host does not provide the layer.
+that contains, for each layer, an empty string or the reason why this host does not provide the layer.
 """
 
 from __future__ import annotations
@@ -251,10 +251,10 @@ def _use_own_root(writable: Collection[str], readable: Collection[str], more_dev
 
 
 def _bind_mount(path: str, *, is_own: bool = False) -> str:
-    """Bind-mount a file or folder of the old root at the same path in the new root, with the links that lead there.
+    """Bind-mount a file or folder of the old root at the same path in the new root, and create the links on its path.
 
-    Returns the path without links, or an empty string if the file is missing. An existing path is left alone unless it
-    ``is_own``, in which case it becomes a separate mount.
+    Returns the path with all links resolved, or an empty string if the file is missing. An existing path is left alone
+    unless it ``is_own``, in which case it becomes a separate mount.
     """
     here, parts, links = "/", path.split("/"), 0
     while parts:
@@ -355,8 +355,8 @@ def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     With ``can_answer``, the kernel's management console may send answers, because no other program's socket is visible.
     The filter can see whether there is an address, but not to which socket it refers.
 
-    The filter does not affect the system calls of a guest program. The embedded kernel intercepts them first
-    (ptrace(2), PTRACE_SYSEMU), or with its own filter, whose result overrides a refusal (SECCOMP_RET_TRAP).
+    The filter does not affect the system calls of a guest program. The embedded kernel intercepts them before this
+    filter (ptrace(2), PTRACE_SYSEMU), or with its own filter, whose result overrides a refusal (SECCOMP_RET_TRAP).
     """
     # These are offsets in struct seccomp_data of the call, the architecture, the lower halves of the second and third
     # arguments, and the fifth argument, which is an address (both halves).

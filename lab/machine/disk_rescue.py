@@ -29,7 +29,7 @@ RESCUED = "did nothing for"
 
 
 def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Map disks to requests in flight and to completed reads, writes, discards and flushes (iostats.rst)."""
+    """Map each disk to its number of requests in flight, and to the numbers of its completed requests (iostats.rst)."""
     found = {}
     for line in diskstats.splitlines():
         fields = line.split()
@@ -88,7 +88,7 @@ class DiskRescue:
             self.reading.remove(device)
 
     def stop(self, number: int) -> None:
-        """Do nothing, because the task runs as long as the machine."""
+        """Do nothing, because the task runs as long as the machine does."""
 
 
 def log_error(text: str) -> None:

@@ -149,7 +149,8 @@ class EmbeddedKernel:
     def release(self, has_left: bool) -> None:
         """Kill remaining processes and remove the instance's folder.
 
-        If the agent ``has_left``, the kernel is powering off. It gets time for this, because it stops arrays cleanly.
+        If the agent ``has_left``, the kernel is powering off. It is given time for this, because it stops the arrays
+        cleanly.
         """
         try:
             if has_left:
@@ -248,7 +249,7 @@ def most_requests(disks: int) -> int:
     promises to retry once a request of the same disk completes (BLK_STS_DEV_RESOURCE in ubd_queue_rq,
     arch/um/drivers/ubd_kern.c). If no request of that disk is in flight, the disk hangs for good. Six disks with 64
     requests each make a seventh disk hang within seconds (Linux 6.1). The socket's capacity depends on the host
-    (socket(7), wmem_default). A fifth of it is left free.
+    (socket(7), wmem_default). A fifth of the capacity is left free.
     """
     sender, receiver = socket.socketpair()
     room = 0
@@ -387,7 +388,7 @@ def start_embedded(
 
 
 def spare_space_environment() -> dict[str, str]:
-    """Return the environment variable for the bytes to leave free on the host's disk, if the user has set it."""
+    """Return the environment variable that sets how much of the host's disk to leave free, if the user has set it."""
     setting = os.environ.get(SPARE_VARIABLE)
     return {SPARE_VARIABLE: str(parse_bytes(setting, what=SPARE_VARIABLE))} if setting else {}
 

@@ -89,7 +89,10 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
 
 
 def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
-    """Return the target in virtual time, or unchanged if it sets a time or a kernel, or if that kernel is missing."""
+    """Return the target in virtual time.
+
+    It is returned unchanged if it sets a time or a kernel, or if no kernel with virtual time is installed.
+    """
     if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
         return target
     try:
@@ -100,7 +103,10 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 
 
 def wide_registers(files: HostFiles) -> Path | None:
-    """Return the library to preload if there is AMX (wide_registers.c), or None. Raises ToolMissing or NotTrusted."""
+    """Return the library to preload if the processor has AMX (wide_registers.c), or None.
+
+    Raises ToolMissing or NotTrusted.
+    """
     if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
         return None
     library = built_part("wide_registers.so")
@@ -152,7 +158,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def guest_python(processes: Processes) -> str:
-    """Return the system's own interpreter for the agent, because a version manager's may be in a private folder."""
+    """Return the system's own interpreter for the agent. One from a version manager may be in a private folder."""
     for candidate in ("/usr/bin/python3", processes.find("python3")):
         if candidate and os.access(candidate, os.X_OK):
             require_trusted(Path(candidate), "the interpreter")

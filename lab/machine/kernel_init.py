@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -IS
-"""The embedded kernel's init, which sets up the machine, runs the agent on the client's line, and powers off.
+"""The embedded kernel's init, which sets up the machine, runs the agent on the line to the client, and powers off.
 
 This file stands alone, like the agent, which is beside it in the running machine's folder. Process 1 must never end,
-because the kernel would panic.
+because the kernel would then panic.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def use_own_root(readable: list[str]) -> None:
 
 
 def cover(folders: dict[str, str], visible: list[str]) -> None:
-    """Mount an empty, writable file system with these options over each folder. ``visible`` paths below them remain."""
+    """Mount an empty, writable file system over each folder, with the folder's options.
+
+    ``visible`` paths below them remain.
+    """
     below = [path for path in visible if path.startswith(tuple(f"{folder}/" for folder in folders))]
     held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below if os.path.exists(path)}
     for folder, options in folders.items():

@@ -38,7 +38,7 @@ def mdadm_versions() -> list[Path]:
 
 
 def find_mdadm(chosen: str) -> Path:
-    """Return the folder of an mdadm by its version (4.4) or path. Raises ToolMissing, SpecError or NotTrusted."""
+    """Return the folder of the mdadm with this version (4.4) or path. Raises ToolMissing, SpecError or NotTrusted."""
     if "/" in chosen:
         folder = Path(chosen).absolute()
         if not os.access(folder / _PACKAGE, os.R_OK):

@@ -1,4 +1,4 @@
-"""Open a machine by target. Only this module knows which module starts which kind of target."""
+"""Open the machine that a target specifies. Only this module knows which module starts which kind of target."""
 
 from __future__ import annotations
 

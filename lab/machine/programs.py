@@ -70,7 +70,7 @@ def program_files(program: GuestProgram, change: Change = unchanged) -> ProgramF
 
 
 def _modules(file: Path) -> dict[str, str]:
-    """Map the path to the text of a module and of every raidlab module that it imports."""
+    """Map the paths of a module, and of all raidlab modules that it imports, to their texts."""
     found: dict[str, str] = {}
     left = [file]
     while left:

@@ -108,7 +108,10 @@ class Silence:
 
 
 def accelerators(target: Target, files: HostFiles) -> list[str]:
-    """Return the accelerators to try, KVM only if allowed and not known to fail. Raises SpecError or ToolMissing."""
+    """Return the accelerators to try, with KVM only if it is allowed and not known to fail.
+
+    Raises SpecError or ToolMissing.
+    """
     root, chosen = target.options.get("root"), target.options.get("accel")
     is_own = not root or find_root_image(root).facts.architecture == platform.machine()
     if chosen == "kvm" and not is_own:
@@ -185,7 +188,7 @@ class Boot:
 
 
 def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
-    """Return a Boot for a root image's kernel. Init and agent are in the initramfs."""
+    """Return a Boot for a root image's kernel. Init and the agent are in the initramfs."""
     drive = f"if=none,id=root,file={image.system},format=raw,readonly=on,file.locking=off"
     return Boot(
         image.facts.architecture,
@@ -237,7 +240,7 @@ def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
 
 
 def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str, folder: Path) -> Boot:
-    """Find everything that a machine needs to boot, and put init and agent into its folder."""
+    """Find everything that a machine needs to boot, and put init and the agent into its folder."""
     if root:
         image = find_root_image(root)
         if options.shown or options.mdadm:

@@ -8,7 +8,7 @@ root-image`` builds the files in the folder:
     root.squashfs  the system, with all modules, which is never written to
     image.json     ImageFacts
 
-Init and agent are not in the image. The running raidlab adds them, in an archive before the initramfs.
+Init and the agent are not in the image. The running raidlab adds them, in an archive before the initramfs.
 """
 
 from __future__ import annotations

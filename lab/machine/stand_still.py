@@ -47,8 +47,8 @@ def console_of(folder: Path) -> Path:
 def can_answer(files: HostFiles, folder: Path) -> bool:
     """Whether a kernel's management console can answer at all.
 
-    The console cannot if the state folder's path is too long for a socket (unix(7)). It also cannot if seccomp but no
-    namespace confines the kernel, because the filter then prevents the kernel from sending (confinement.py).
+    It cannot if the state folder's path is too long for a socket (unix(7)), or if the kernel is confined by seccomp but
+    not by a namespace, because the filter then prevents the kernel from sending (confinement.py).
     """
     record = files.read(str(folder / KERNEL_RECORD)) or ""
     is_mute = '"seccomp"' in record and '"namespace"' not in record

@@ -124,7 +124,7 @@ def _of_image(image: Path) -> StockKernel:
 
 
 def release_in(head: bytes) -> str:
-    """Return the release in the head of an x86 kernel (arch/x86/boot.rst, field kernel_version), or "" without one."""
+    """Return the release in an x86 kernel's header (arch/x86/boot.rst, field kernel_version), or "" if it has none."""
     if head[0x202:0x206] != b"HdrS":
         return ""
     at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
@@ -202,7 +202,7 @@ def initramfs(
 ) -> bytes:
     """Return a compressed cpio archive with busybox, these modules in the order of loading, and init if it is given.
 
-    Raises ToolMissing without zstd, and LabError if a module is damaged. Source:
+    Raises ToolMissing if zstd is missing, and LabError if a module is damaged. Source:
     Documentation/driver-api/early-userspace/buffer-format.rst.
     """
     entries = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "levels", "root", "dev")]
@@ -298,7 +298,7 @@ def payload_in(image: bytes) -> bytes:
     """Return the compressed kernel in an x86 image. Raises ValueError if there is none.
 
     Source: Documentation/arch/x86/boot.rst, fields setup_sects, payload_offset and payload_length. The payload ends
-    with the uncompressed size (four bytes), which is part of the format only with gzip.
+    with the uncompressed size (four bytes), which is part of the compressed format only for gzip.
     """
     if image[0x202:0x206] != b"HdrS" or int.from_bytes(image[0x206:0x208], "little") < 0x208:
         raise ValueError("not an x86 kernel image with a payload")
@@ -333,7 +333,10 @@ def static_busybox(processes: Processes) -> Path:
 
 
 def is_static_program(path: str | None) -> bool:
-    """Whether a file is a program without an interpreter (elf(5), PT_INTERP). Its path would be in the first page."""
+    """Whether a file is a program without an interpreter (elf(5), PT_INTERP).
+
+    An interpreter's path would be in the first page.
+    """
     try:
         return bool(path) and b"/ld-" not in Path(str(path)).read_bytes()[:4096]
     except OSError:

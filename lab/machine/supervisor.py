@@ -185,11 +185,11 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
     """Return the processor for a kernel and its child processes, and the socket that reserves the processor.
 
     The kernel and its guest's processes take turns and never run simultaneously. Switching to another processor costs
-    more than the turn itself, and linux.uml(1) also recommends one processor. On an idle host with two processors, one
-    processor reduced the boot from 2 s to 1.4 s and mdadm --create from 0.5 s to 0.2 s, and increased random 4K reads
-    from 9k to 16k a second. Two kernels that start at the same time would often choose the same processor and leave the
-    other idle. Therefore each binds a name for its processor. The name is unique on the host, and is released when
-    its holder ends (unix(7), the abstract namespace).
+    more than the turn itself, and linux.uml(1) also recommends one processor. On an idle host with two processors, the
+    use of one processor reduced the time of the boot from 2 s to 1.4 s and that of mdadm --create from 0.5 s to 0.2 s,
+    and increased random 4K reads from 9k to 16k a second. Two kernels that start at the same time would often choose
+    the same processor and leave the other idle. Therefore each binds a name for its processor. The name is unique on
+    the host, and is released when its holder ends (unix(7), the abstract namespace).
     """
     try:
         # This is the processor on which this process last ran.
@@ -214,7 +214,7 @@ def stat_number(pid: int | str, field: int) -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot, or 0 if it has ended. Ids alone may be reused."""
+    """Return when a process started, in clock ticks since boot, or 0 if it has ended. An id alone may be reused."""
     try:
         return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
@@ -265,7 +265,7 @@ class RoomKeeper:
 
     @property
     def seconds(self) -> float:
-        """The time until the next check. Even a fast disk writes only a few MiB during the shorter time."""
+        """The time until the next check. Even a fast disk writes only a few MiB within the shorter one."""
         return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
 
     def room_bytes(self) -> int:

@@ -87,7 +87,10 @@ class MarkFilter:
 
 
 class Terminal:
-    """A terminal on a machine, with a root shell. Iterate over ``chunks`` on one thread. Call other methods on any."""
+    """A terminal on a machine, with a root shell.
+
+    Iterate over ``chunks`` on one thread. The other methods may be called on any thread.
+    """
 
     def __init__(
         self,
@@ -124,8 +127,8 @@ class Terminal:
     def chunks(self) -> Iterator[bytes]:
         """Yield output in pieces, for an xterm-256color terminal, until the shell ends.
 
-        Asking for the next piece acknowledges that the previous one was shown. A program that prints faster waits.
-        Raises LabError if no shell can be started, and MachineLost if the machine is lost.
+        Asking for the next piece acknowledges that the previous one was shown. A program that prints faster than its
+        output is shown has to wait. Raises LabError if no shell can be started, and MachineLost if the machine is lost.
         """
         shown = 0
         try:

@@ -15,11 +15,12 @@ _POLL_SECONDS = 0.5
 
 
 class Watchdog:
-    """Closes a machine after ``seconds`` without a call of ``feed``; calls that wait for it then raise MachineLost.
+    """Closes a machine after ``seconds`` without a call of ``feed``.
 
-    In virtual time, a program that computes endlessly stops the machine's clock, so nothing on the machine can end it.
-    ``is_exceeded`` is polled, and the machine is closed earlier if it returns True. ``before_closing`` is called
-    just before the machine is closed, because closing removes the machine's files.
+    Calls that wait for the machine then raise MachineLost. In virtual time, a program that computes endlessly stops the
+    machine's clock, so nothing on the machine can end it. ``is_exceeded`` is polled, and the machine is closed earlier
+    if it returns True. ``before_closing`` is called just before the machine is closed, because closing removes the
+    machine's files.
     """
 
     def __init__(

@@ -362,7 +362,7 @@ def _digest(files: Iterable[tuple[str, bytes, bool]]) -> str:
 
 
 def _needed_files(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
-    """Yield the name, the content and whether it is executable for each file that the tests need, in a fixed order."""
+    """Yield the name and content of each file that the tests need, and whether it is executable, in a fixed order."""
     yield SCRIPT, _data(folder / SCRIPT), True
     for path in sorted((folder / "tests").rglob("*")):
         # An editor's lock file, for example, is a dangling symbolic link.
@@ -502,7 +502,10 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
 
 @contextmanager
 def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
-    """Resume the latest run of this checkout. Raises SpecError if there is none, or the checkout has changed since."""
+    """Resume the latest run of this checkout.
+
+    Raises SpecError if there is none, or if the checkout has changed since.
+    """
     checkout, runs = str(suite.folder.resolve()), suite_runs(host)
     newest_first = runs.headers(SuiteRun, FORMAT_VERSION).values()
     run = next((each for each in newest_first if each.checkout == checkout), None)
@@ -565,7 +568,7 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
 
 
 def explanation(result: SuiteResult) -> str:
-    """Return the kernel's first complaint, the reason for the outcome, and upstream's note, in one line."""
+    """Return the kernel's first complaint, the reason for the outcome, and upstream's note, on one line."""
     kernel = f"kernel: {result.kernel[0]}" if result.kernel else ""
     upstream = f"upstream: {result.upstream}" if result.upstream else ""
     return "; ".join(filter(None, (kernel, result.why, upstream)))

@@ -79,10 +79,11 @@ class SuiteMachine:
         self.mdadm = (version.stdout or version.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
-        """Run one test until it ends, reaches a limit, or the machine is lost. A loss does not raise an error.
+        """Run one test until it ends, reaches a limit, or the machine is lost.
 
-        The logs are also returned, by the suffixes of their file names: the test's ``log``, ``kernel.log``, and
-        ``state.log``, which the suite saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
+        The loss of the machine does not raise an error. Also returns a map of the logs, whose keys are the suffixes of
+        their file names: the test's ``log``, ``kernel.log``, and ``state.log``, which the suite saves after a failure
+        (kernel messages, /proc/mdstat, details of the arrays).
         """
         clock = self._lab.host.clock
         begun, start = clock.monotonic_seconds(), self._witness.console.stat().st_size
@@ -223,7 +224,7 @@ def _witness_of(machine: Machine) -> Witness:
 
 
 def _end_of(path: Path, start: int = 0) -> str:
-    """Return a regular file's text from ``start``, at most its last ``_MOST_LOG_BYTES``, or "" if unreadable."""
+    """Return a regular file's text from ``start``, at most its last ``_MOST_LOG_BYTES``, or "" if it is unreadable."""
     try:
         with open(open_plain(path, is_own=True, error=LabError), "rb") as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))
