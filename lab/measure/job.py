@@ -69,7 +69,7 @@ class Finished:
 
     @property
     def stretch(self) -> tuple[float, float]:
-        """Start and end of the measured interval, on the machine's clock."""
+        """The start and end of the measured interval, on the machine's clock."""
         end = self.result.started_seconds + self.result.duration_seconds
         seconds = _longest_seconds(self.figures)
         if self.figures.window_begin_seconds is None:
@@ -111,7 +111,10 @@ class FioRun:
         return self._stop.is_set()
 
     def run(self, invocations: Iterable[Invocation]) -> tuple[Finished, ...]:
-        """Run the invocations until stop is requested. Return those that measured something. Raises WorkloadError."""
+        """Run the invocations until stop is requested.
+
+        Return the processes that measured something. Raises WorkloadError.
+        """
         finished: list[Finished] = []
         for invocation in invocations:
             measures = invocation.phase is not FioPhase.PREPARE
@@ -180,9 +183,10 @@ alone would need 372: 3.86² / 0.2², by the studentised range. tests/unit/measu
 
 
 def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> SteadyFigures | None:
-    """Compare the I/Os of ``device`` in five equal slices of the measured interval; None if there is too little data.
+    """Compare the I/Os of ``device`` in five equal slices of the measured interval.
 
-    The interval is the last ``seconds`` with I/O, since the device is idle for a while before fio exits.
+    Returns None if there is too little data. The interval is the last ``seconds`` with I/O, since the device is idle
+    for a while before fio exits.
     """
     values = list(_slice_rates(_busy_end(samples, device, seconds), device))
     return steady_figures(values) if len(values) == SLICES else None
@@ -218,7 +222,10 @@ def _count(sample: Sample, device: str) -> int:
 
 
 def _slice_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
-    """Yield the I/Os per second of each slice; none if I/Os or samples are too few, or if one lacks the device."""
+    """Yield the I/Os per second of each slice.
+
+    Yields nothing if there are too few I/Os or samples, or if a sample lacks the device.
+    """
     counted = [(sample.time_seconds, _count(sample, device)) for sample in samples if device in sample.disks]
     if len(counted) <= SLICES or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < SLICES * FEWEST_IOS:
         return
@@ -239,7 +246,7 @@ BACKGROUND_INTERVAL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Target of a load, which is an array or a bare disk, or the file system on it."""
+    """The target of a load, which is an array, a bare disk, or the file system on one of them."""
 
     array: str | None
     """Name of the array; None for a bare disk, and for a volume of several arrays, whose CPU time is not accounted."""
@@ -266,7 +273,7 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """Measurement options of one job; a time that is None is taken from the workload."""
+    """The measurement options of one job. A time that is None is taken from the workload."""
 
     runtime_seconds: float | None = None
     warmup_seconds: float | None = None
@@ -281,7 +288,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes that the members transferred from fio's start to the last sample, including those of the warm-up."""
+    """The bytes that the members transferred from fio's start to the last sample, including those of the warm-up."""
 
     read_bytes: int
     written_bytes: int
@@ -291,7 +298,7 @@ class MemberBytes:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Result of a job. Without sampling only the figures, the job and the addresses are set."""
+    """The result of a job. Without sampling, only the figures, the job and the addresses are set."""
 
     figures: JobFigures
     job_text: str
@@ -310,7 +317,7 @@ class Measured:
 
     @property
     def share_measured(self) -> float:
-        """Measured time as a fraction of the requested time, since fio may have been delayed."""
+        """The measured time as a fraction of the requested time. It is below 1 if fio was delayed."""
         return _longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
 
 
@@ -329,8 +336,8 @@ def run_workload(
 ) -> Measured:
     """Run one repeat of a workload while sampling.
 
-    Raises WorkloadError if the files do not fit, fio fails or the data do not verify, SpecError if the times are
-    inconsistent, and RunCancelled if ``options.is_cancelled`` returns True.
+    Raises WorkloadError if the files do not fit, fio fails or the verification finds wrong data, SpecError if the times
+    are inconsistent, and RunCancelled if ``options.is_cancelled`` returns True.
     """
     job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
     if workload.program is LoadProgram.DD:
@@ -395,7 +402,7 @@ def member_bytes(
     measured_from: float,
     measured_until: float,
 ) -> MemberBytes | None:
-    """Return the bytes in the members' counters since fio's start; None if a member is missing from the samples.
+    """Return the bytes in the members' counters since fio's start, or None if a member is missing from the samples.
 
     They may exceed the bytes that fio reports, since they include those of the warm-up, but must not fall below them.
     """
@@ -419,7 +426,7 @@ def member_bytes(
 def account(samples: Sequence[Sample], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
     """Compute the CPU figures of a measured interval, with I/Os scaled to the time between its first and last sample.
 
-    Return None with fewer than two samples, or if the first or the last has no CPU counters.
+    Return None if there are fewer than two samples, or if the first or the last one has no CPU counters.
     """
     if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
         return None
@@ -574,7 +581,7 @@ def _depends_on(lab: Lab) -> dict[str, str]:
 def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:
     """Return the SHA-256 of each input that, with the experiment and its seed, determines figures in virtual time.
 
-    In real time the figures depend on the computer as well. Raises ToolMissing if the kernel is not installed.
+    In real time, the figures depend on the computer as well. Raises ToolMissing if the kernel is not installed.
     """
     kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
     files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
@@ -582,7 +589,7 @@ def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True
 
 
 def differing(expected: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Name the inputs that differ between two results of ``depends_on``; empty if none does."""
+    """Name the inputs that differ between two results of ``depends_on``, or return an empty string if none does."""
     names = {
         "kernel": "embedded kernel",
         "programs": "fio, mdadm or Python",
@@ -597,7 +604,10 @@ _programs_known: dict[_Stamps, str] = {}
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:
-    """Return the size and mtime of files as the cache key of their digest, which thousands of cells share."""
+    """Return the size and mtime of files.
+
+    They are the cache key of the files' digest, which thousands of cells share.
+    """
     return tuple((path, (found := path.stat()).st_size, found.st_mtime_ns) for path in files)
 
 
@@ -660,8 +670,9 @@ def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuil
     """Measure the rates of a disk that theory needs for these workloads and for rebuilds.
 
     These are sequential rates, measured for one second in each direction, and the service times of an emulated drive.
-    The service time of a mechanical drive comes from its model, since a probe of few blocks measures only short seeks.
-    Rates that are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
+    The service time of a mechanical drive comes from its model, since a probe of only a few blocks measures only short
+    seeks. Rates that are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's
+    content.
     """
     target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
     file_bytes = min(_PROBED_BYTES, disk.size_bytes)

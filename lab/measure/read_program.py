@@ -2,7 +2,7 @@
 
     DEVICE DEPTH PLACES
 
-Each line of PLACES is a byte offset and a length, both multiples of 4096; DEPTH reads are in flight. Returns the start
+Each line of PLACES is a byte offset and a length, both multiples of 4096. DEPTH reads are in flight. Returns the start
 and end of each read, in seconds of the machine's clock and in the order of PLACES. The disk is opened read-only.
 """
 

@@ -28,7 +28,7 @@ READ_PLACES = GuestProgram(_HERE / "read_program.py", "read-places")
 
 
 class DataVerdict(StrEnum):
-    """State of the data after a fault."""
+    """The state of the data after a fault."""
 
     INTACT = "intact"
     CHANGED = "changed"
@@ -38,7 +38,7 @@ class DataVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DataSum:
-    """Checksum of a device or of files, as ``sha256:…``; ``digest`` is empty if reading failed."""
+    """The checksum of a device or of files, as ``sha256:…``. ``digest`` is empty if reading failed."""
 
     digest: str
     error: str = ""
@@ -77,7 +77,7 @@ _RECOVER = SyncAction.RECOVER.value
 
 @dataclass(frozen=True, slots=True)
 class RebuildMeasured:
-    """Result of a rebuild."""
+    """The result of a rebuild."""
 
     rebuild_seconds: float
     rebuilt_bytes: int
@@ -121,7 +121,7 @@ def measure_rebuild(
 
 
 def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> float | None:
-    """Return the mean size of a read or write on these disks from the first to the last sample; None without I/O."""
+    """Return the mean size of the I/Os on these disks from the first to the last sample, or None if there were none."""
     first, last = samples[0].disks, samples[-1].disks
     moved = [last[name].since(first[name]) for name in members if name in first and name in last]
     count = sum(each.reads + each.writes for each in moved)
@@ -131,7 +131,7 @@ def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> flo
 def sync_seconds(samples: Sequence[Sample]) -> float:
     """Return the duration of the rebuild in ``samples``.
 
-    The start and the end are each the midpoint between the two samples around them, which halves the uncertainty.
+    The start and the end are each taken to be midway between two samples, which halves the uncertainty.
     Raises ArrayError if no sample shows a rebuild, or if it did not end.
     """
     shown = [index for index, sample in enumerate(samples) if sample.sync_action == _RECOVER and sample.degraded_count]
@@ -145,7 +145,7 @@ def sync_seconds(samples: Sequence[Sample]) -> float:
 
 
 def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction | None:
-    """Predict the time of a rebuild without other load; None without the rates of a disk."""
+    """Predict the duration of a rebuild without other load, or return None if the rates of a disk are missing."""
     status = read_array(lab.machine, array)
     if rates is None or status.component_bytes is None:
         return None
@@ -172,7 +172,7 @@ _Point = tuple[Sample | None, Sample]
 
 
 def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
-    """Join the recordings on the machine's clock; None if no recording has two samples."""
+    """Join the recordings on the machine's clock, or return None if no recording has two samples."""
     usable = [recording for recording in recordings if len(recording.samples) > 1]
     if not usable:
         return None

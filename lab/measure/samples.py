@@ -24,7 +24,7 @@ _MD_FILES = ("sync_action", "sync_completed", "degraded")
 
 @dataclass(frozen=True, slots=True)
 class DiskCounters:
-    """Counters of one block device since its start (kernel: Documentation/admin-guide/iostats.rst)."""
+    """The counters of one block device since its start (kernel: Documentation/admin-guide/iostats.rst)."""
 
     reads: int
     read_bytes: int
@@ -53,7 +53,7 @@ class CpuTicks:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Values at one tick of the sampling clock."""
+    """The values at one tick of the sampling clock."""
 
     time_seconds: float
     disks: Mapping[str, DiskCounters]
@@ -66,7 +66,10 @@ class Sample:
 
 
 def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DEFAULT_HERTZ) -> SampleRequest:
-    """Return the sample request for an array and its members, by kernel names; ``array`` is None for a bare disk."""
+    """Return the sample request for an array and its members, given by kernel names.
+
+    ``array`` is None for a bare disk.
+    """
     files = ["/proc/stat", "/proc/diskstats"]
     prefixes: tuple[str, ...] = ()
     if array:
@@ -77,7 +80,7 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
 
 
 class ThreadTicks:
-    """CPU ticks of md's kernel threads, summed per array. The ticks of threads that have exited stay in the sum."""
+    """The CPU ticks of md's kernel threads, summed per array. The ticks of threads that have exited stay in the sum."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
@@ -132,7 +135,10 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
 
 
 def parse_cpu(text: str) -> CpuTicks | None:
-    """Parse the sums over all CPUs; None if there are none. User time includes guests, and iowait is idle (proc(5))."""
+    """Parse the sums over all CPUs, or return None if there are none.
+
+    User time includes the time of guests, and iowait counts as idle time (proc(5)).
+    """
     for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] == "cpu" and len(fields) >= 5:
@@ -144,7 +150,7 @@ def parse_cpu(text: str) -> CpuTicks | None:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of one device between two samples."""
+    """The rates of one device between two samples."""
 
     read_iops: float
     write_iops: float
@@ -164,7 +170,7 @@ class Counted(Protocol):
 
 
 def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None:
-    """Return a device's rates over the interval between two samples; None if one lacks the device or no time passed."""
+    """Return a device's rates between two samples, or None if one of them lacks the device or if no time passed."""
     before, after = earlier.disks.get(device), later.disks.get(device)
     seconds = later.time_seconds - earlier.time_seconds
     if before is None or after is None or seconds <= 0:
@@ -182,7 +188,7 @@ def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None
 
 
 def busy_fraction(earlier: Sample, later: Sample) -> float | None:
-    """Return the busy fraction of all CPU time between two samples; None without CPU counters."""
+    """Return the busy fraction of all CPU time between two samples, or None if there are no CPU counters."""
     if earlier.cpu is None or later.cpu is None:
         return None
     busy = later.cpu.busy - earlier.cpu.busy

@@ -1,7 +1,7 @@
 """The geometry of a running array, the location of its blocks, and the content of its members.
 
 The geometry is read from sysfs (Documentation/admin-guide/md.rst), never from the arguments with which the array was
-created. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show and chunk_size_show in
+created. During a reshape, md shows the old values in parentheses (layout_show, raid_disks_show and chunk_size_show in
 drivers/md/md.c). Members are read with direct I/O while writes are suspended. Sectors of a member are counted from the
 start of its device. The sources for areas are struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h), super_90_load()
 and super_1_load() in drivers/md/md.c, and md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
@@ -805,7 +805,7 @@ def _of_sector(found: LocatedSector, name: str) -> FoundPlace:
 
 
 def sector_of_member(arrays: OpenArrays, name: str, disk: str, sector: int) -> LocatedSector:
-    """Determine what a sector of a disk's device is used for, with the areas read from the superblock."""
+    """Determine what a sector of a disk's device is used for, using the areas read from the superblock."""
     shape = read_shape(arrays, name)
     member = shape.member(arrays.node(disk))
     start = superblock_sector(shape.metadata, member.device_sectors)

@@ -97,7 +97,7 @@ class Blamed:
 
 @dataclass(frozen=True, slots=True)
 class StripeComparison:
-    """The result of the evaluation."""
+    """The result of the evaluation of a stripe."""
 
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
@@ -141,7 +141,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
 
 
 def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[int, bytes]:
-    """Compute the correct P and Q, by slot, from all data by slot."""
+    """Map the slots of P and Q to their correct content, computed from all data by slot."""
     found = {row.p_slot: exclusive_or(data.values(), length)}
     if row.q_slot is not None:
         found[row.q_slot] = q_of({row.exponents[slot]: part for slot, part in data.items()}, length)
@@ -249,7 +249,7 @@ def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class StripePicture:
-    """One stripe, of whose chunks ``length_bytes`` each are compared, beginning at ``skip_bytes``."""
+    """One stripe. ``length_bytes`` of each of its chunks are compared, beginning at ``skip_bytes``."""
 
     shape: MappedArray
     geometry: ArrayGeometry
@@ -292,8 +292,8 @@ def read_stripe(
 ) -> StripePicture:
     """Read ``length_bytes`` of each chunk of a stripe, from ``skip_bytes`` on, and evaluate what was read.
 
-    By default ``length_bytes`` is the rest of the chunk, up to the maximum of one read. Raises ArrayError if there is
-    no such stripe, or ``skip_bytes`` lies outside its chunks.
+    By default ``length_bytes`` is the rest of the chunk, up to the maximum for one read. Raises ArrayError if there is
+    no such stripe, or if ``skip_bytes`` lies outside its chunks.
     """
     shape = read_shape(arrays, name)
     geometry, stripe, is_before = stripe_in(shape, number)
@@ -340,7 +340,7 @@ def read_stripe(
 def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap, bool]:
     """Return the stripe with this number. During a reshape, its geometry is the one in which its data lie now.
 
-    Raises ArrayError if there is no such stripe, or the reshape has split it.
+    Raises ArrayError if there is no such stripe, or if the reshape has split it.
     """
     reshaping = shape.reshaping
     if reshaping is None:
@@ -505,7 +505,10 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
 
 
 def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tuple[int, int]:
-    """Return the array's sectors from the middle to the end of the known data or, in a file, of its longest extent."""
+    """Return the array's sectors in the second half of the known data.
+
+    If these are in a file, only the file's longest extent counts.
+    """
     start, length = mark.start_bytes, mark.length_bytes
     if not mark.is_raw:
         pieces = [each.extent for each in locate_file(session, shape.name, mark.path).extents if each.start]

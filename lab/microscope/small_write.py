@@ -1,10 +1,10 @@
 """Predict, perform and observe a small write of one block, and show what a crash during the write can leave.
 
-For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
-determines additional reads if members are missing. md submits the writes of a stripe in descending order of slots
-(ops_run_io()), and those to mirrors starting with the first copy. When the power fails, any subset of the writes to
-members may have completed. Subsets that are prefixes in md's order are marked. Recovery with a partial parity log
-follows ppl_recover_entry() in drivers/md/raid5-ppl.c.
+For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between read-modify-write and
+reconstruct-write, and need_this_block() determines additional reads if members are missing. md submits the writes of a
+stripe in descending order of slots (ops_run_io()), and those to mirrors starting with the first copy. When the power
+fails, any subset of the writes to members may have completed. Subsets that are prefixes in md's order are marked.
+Recovery with a partial parity log follows ppl_recover_entry() in drivers/md/raid5-ppl.c.
 """
 
 from __future__ import annotations
@@ -454,9 +454,10 @@ class CrashState:
 
 
 def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState, ...]:
-    """Return all states that a crash can leave. ``picture`` contains only the part of each chunk at the block.
+    """Return all states that a crash can leave.
 
-    Raises ArrayError if the content of the members is unknown.
+    ``picture`` contains only that part of each chunk in which the block lies. Raises ArrayError if the content of the
+    members is unknown.
     """
     new = new_content(picture, write)
     expected = dict.fromkeys(write.target_slots, new)
@@ -596,7 +597,7 @@ _COPIED = ("raid1", "raid10")
 
 
 def shape_words(shape: MappedArray) -> str:
-    """Return the geometry in one line, such as ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
+    """Return the geometry on one line, such as ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
     words = [f"{shape.name}: {shape.level} {shape.layout_word}".rstrip(), f"{shape.geometry.raid_disks} members"]
     words += [f"chunk {human_bytes(shape.chunk_sectors * SECTOR_BYTES)}"] if shape.chunk_sectors else []
     if shape.reshaping:
