@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def page_lines(markdown: str, columns: int) -> Iterator[str]:
-    """Yield the lines of a Markdown page as plain text, without markup and table borders. Inline code is quoted."""
+    """Yield the lines of a Markdown page as plain text, without markup or table borders. Inline code is quoted."""
     from rich.console import Console
     from rich.markdown import Heading, Markdown
 

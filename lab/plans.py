@@ -48,7 +48,10 @@ class Step:
     """Whether the step changes nothing and only waits, perhaps for hours, for work that the machine does by itself."""
 
     def shell_line(self) -> str:
-        """Return the step as a line for a root shell. ``stdin_text`` becomes a here-document, abbreviated if long."""
+        """Return the step as a line for a root shell.
+
+        ``stdin_text`` becomes a here-document, which is abbreviated if it is long.
+        """
         line = shlex.join(self.argv)
         if not self.stdin_text:
             return line

@@ -446,7 +446,8 @@ def lint_script_file(text: str) -> Iterator[LintFinding]:
 def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
     """Lint a shell text, including its fio commands. Raises SpecError if the text cannot be parsed.
 
-    ``job_file`` is the content of a job file that the text uses but does not write. It is empty if unknown.
+    ``job_file`` is the content of a job file that the text uses but does not write. It is empty if that file is
+    unknown.
     """
     recipe = parse_recipe(text)
     yield from run_checks(SHELL_CHECKS, recipe)
@@ -495,7 +496,7 @@ def _resync_running(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _measures(section: FioSection) -> bool:
-    """Whether a job measures. It does not if it only writes a file or device once to prepare it for reads."""
+    """Whether a job is a measurement. It is not if it only writes a file or device once to prepare it for reads."""
     return section.moves_data and ("runtime" in section.options or section.direction != "write")
 
 

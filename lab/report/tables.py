@@ -1,8 +1,8 @@
 """The tables of a result, which are those of its study or, if it does not belong to one, the general tables.
 
-General tables show figures, rebuilds, time spent, and comparisons of machines. The findings of a study are ratios
-beside theory and the published figures, each with a verdict. The antioquia study has its own tables for array details
-(its Fig. 4), performance (its Fig. 5), and ratios between levels.
+General tables show figures, rebuilds, time spent, and comparisons of machines. The findings of a study are shown as
+ratios beside theory and the published figures, each with a verdict. The antioquia study has its own tables for array
+details (its Fig. 4), performance (its Fig. 5), and ratios between levels.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _experiment_of(record: ResultRecord) -> Experiment | None:
 
 
 def labels_of(record: ResultRecord) -> ResultLabels:
-    """Return the labels from the experiment file in the record, or only ids if this version cannot read the file."""
+    """Return the labels from the experiment file in the record, or just ids if this version cannot read the file."""
     experiment = _experiment_of(record)
     if experiment is None:
         return ResultLabels(record.experiment)
@@ -132,7 +132,7 @@ def labels_of(record: ResultRecord) -> ResultLabels:
 
 
 def is_large(row: Row) -> bool:
-    """Whether the row's mean I/O is so large that throughput is shown instead of IOPS."""
+    """Whether the mean size of the row's I/Os is so large that throughput is shown instead of IOPS."""
     section = row.section(row.cells[0])
     return section.total_ios > 0 and section.io_bytes / section.total_ios >= _LARGE_BLOCK_BYTES
 
@@ -336,7 +336,7 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
 
 
 def _covered_text(found: Estimate | None) -> str:
-    """Return text such as ``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if these are too few for a useful interval."""
+    """Return text such as ``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if there are too few for a useful interval."""
     if found is None or found.has_enough:
         return ratio_text(found)
     return f"{found.median:.2f} ({counted(found.n, 'repeat')})"
@@ -369,7 +369,10 @@ def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ..
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
-    """Count the conclusions by outcome on the platform ``place`` after the first, as in ``carries over 3, flips 1``."""
+    """Count the conclusions by outcome on one platform, as in ``carries over 3, flips 1``.
+
+    The second platform has ``place`` 0.
+    """
     transfers = [each.transfers[place] for each in found.conclusions]
     return ", ".join(f"{each.value} {transfers.count(each)}" for each in Transfer if each in transfers)
 
@@ -664,7 +667,10 @@ class Theory:
         return stored or self.relative_iops(array, job)
 
     def relative_iops(self, array: str, job: str) -> float | None:
-        """Predict IOPS in arbitrary units, for ratios between arrays of equal disks. Return None if impossible."""
+        """Predict IOPS in arbitrary units, for ratios between arrays of equal disks.
+
+        Return None if that is not possible.
+        """
         if self._experiment is None or self._experiment.disks.pools:
             # ``_UNIT_DISK`` represents each of the disks, which are all equal.
             return None
@@ -770,9 +776,10 @@ def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
 
 
 def ratio_table(record: ResultRecord, published: Published) -> Table:
-    """Tabulate ratios between levels with intervals. Unlike absolute figures, they can be compared between systems.
+    """Tabulate the ratios between levels, with intervals.
 
-    The table contains the study's own pairs, and fair pairs, which have equal numbers of members or of data disks.
+    Unlike absolute figures, they can be compared between systems. The table contains the study's own pairs, and fair
+    pairs, which have equal numbers of members or of data disks.
     """
     all_rows = rows(record)
     names = [array.name for array in record.arrays]
@@ -817,7 +824,10 @@ def _members(record: ResultRecord, name: str, base: str) -> str:
 
 
 def csv_text(record: ResultRecord) -> str:
-    """Return the study's CSV, with median IOPS and rebuild seconds. The latter are empty without redundancy."""
+    """Return the study's CSV, with median IOPS and rebuild seconds.
+
+    The latter are empty for arrays without redundancy.
+    """
     all_rows = rows(record)
     body: list[list[object]] = []
     for array in record.arrays:
@@ -923,7 +933,10 @@ def foremost(record: ResultRecord) -> str:
 
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False, most_columns: int | None = None) -> str:
-    """Render the heading, tables and warnings of a result as Markdown, or for a terminal of ``most_columns``."""
+    """Render the heading, tables and warnings of a result as Markdown, or for a terminal.
+
+    The tables are at most ``most_columns`` characters wide.
+    """
     tables = (table.as_document(is_markdown, most_columns) for table in tables_of(record))
     first_stamp = foremost(record)
     parts = [as_line(heading(record), is_markdown)]

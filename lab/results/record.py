@@ -118,7 +118,7 @@ class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """CPU time of one cell over all CPUs and kernel threads, minus that of the idle machine."""
+    """The CPU time of one cell over all CPUs and kernel threads, minus that of the idle machine."""
 
     cpu_seconds_total: Figure
     """The CPU time of the job, md's kernel threads and everything else, minus the idle baseline."""
@@ -216,7 +216,7 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Wall time of the run by activity, in seconds on the client's clock."""
+    """The wall-clock time of the run by activity, in seconds on the client's clock."""
 
     fio_seconds: Figure = 0.0
     mkfs_seconds: Figure = 0.0
@@ -272,7 +272,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing_keys(self) -> tuple[str, ...]:
-        """Keys of the planned cells that a resumed run would still have to measure, in the planned order."""
+        """The keys of the planned cells that a resumed run would still have to measure, in the planned order."""
         done = self.done_keys
         return tuple(key for key in self.planned_cells if key not in done)
 
@@ -341,7 +341,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Throughput of one member, with one value for each time."""
+    """The throughput of one member, with one value for each time."""
 
     name: Word
     read_bytes_per_second: Column
@@ -349,7 +349,10 @@ class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples taken during one rebuild. Each value covers the interval that ends at its time; the first is None."""
+    """The samples taken during one rebuild.
+
+    Each value covers the interval that ends at its time. The first value is None.
+    """
 
     format_version: FormatVersion = FORMAT_VERSION
     seconds: Annotated[tuple[Figure, ...], msgspec.Meta(max_length=MOST_SAMPLES)]

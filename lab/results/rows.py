@@ -64,7 +64,7 @@ class Row:
 
     @property
     def cpu_microseconds_per_io(self) -> Estimate | None:
-        """CPU time of the whole machine per I/O, minus that of the idle machine, or None if it was not measured."""
+        """The CPU time of the whole machine per I/O, minus that of the idle machine, or None if it was not measured."""
         values = [*self.cpu_by_repeat("cpu_microseconds_per_io").values()]
         return self.estimate(values) if values else None
 

@@ -66,10 +66,10 @@ def order_statistic_coverage(n: int, k: int) -> float:
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     """Return the looks that decide whether a cell needs more repeats, or () if the number is fixed.
 
-    There are at most three looks. At the first, the range of six repeats misses the median in 3.1 % of all cases, which
-    leaves 1.9 % of the 5 % allowed. The second look gets half of this, and the last look gets the rest. The number of
-    repeats at the second look lies between the geometric and the arithmetic mean of the others, where it uses its share
-    best.
+    There are at most three looks. An interval may miss the median in 5 % of all cases. If the first look has six
+    repeats, their range misses it in 3.1 %, which leaves 1.9 %. The second look gets half of this, and the last look
+    gets the rest. The number of repeats at the second look lies between the geometric and the arithmetic mean of the
+    numbers at the others, where it uses its share best.
     """
     if most_repeats <= repeats:
         return ()
@@ -104,9 +104,9 @@ def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
 def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, float]:
     """Return the order statistic that bounds the interval of ``n`` repeats, and the coverage.
 
-    Before the first look no decision has been made, so the number of repeats counts as fixed. The number lies between
+    Before the first look, no decision has been made, so the number of repeats counts as fixed. The number lies between
     those of two looks if repeats were lost or the run was interrupted. The interval may then miss the median as often
-    as that of the next look may.
+    as the interval of the next look may.
     """
     if not planned or n < planned[0].n:
         k = _largest(n, _MISSES).k
@@ -198,7 +198,7 @@ _EXACT_PRODUCT = 2500
 
 
 class Side(StrEnum):
-    """Alternative hypothesis of a test: the ratio differs from, is greater than, or is less than the tested value."""
+    """The alternative hypothesis of a test: that the ratio differs from the tested value, is greater, or is less."""
 
     TWO_SIDED = "two-sided"
     GREATER = "greater"
@@ -224,9 +224,10 @@ class RatioTest:
 
     @classmethod
     def paired(cls, numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Self:
-        """Test interleaved repeats. They are paired by number so that common drift cancels out, and others are ignored.
+        """Test interleaved repeats.
 
-        Raises SpecError if the two have no repeat in common, or if a value is not above 0.
+        Repeats with the same number form a pair, so that common drift cancels out, and all others are ignored. Raises
+        SpecError if the two have no repeat in common, or if a value is not above 0.
         """
         shared = [number for number in numerator if number in denominator]
         if not shared:
@@ -257,7 +258,10 @@ class RatioTest:
         return float(self._p_values([math.log(at)], side)[0])
 
     def equivalence_p_value(self, margin: float, *, at: float = 1.0) -> float:
-        """Return the p-value of two one-sided tests (Schuirmann 1987) of a ratio beyond ``margin`` of ``at``."""
+        """Return the p-value of two one-sided tests (Schuirmann 1987).
+
+        Their hypothesis is that the ratio is not within ``margin`` of ``at``.
+        """
         above, below = at / (1 + margin), at * (1 + margin)
         return max(self.p_value(Side.GREATER, at=above), self.p_value(Side.LESS, at=below))
 
@@ -310,7 +314,7 @@ def smallest_p_value(first: int, second: int | None) -> float:
 
 
 def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
-    """Return how many repeats can show a clear difference in one of ``comparisons`` if the others show none."""
+    """Return how many repeats are needed to show a difference in one of ``comparisons`` if the others show none."""
     count = 1
     while smallest_p_value(count, None if are_paired else count) > SIGNIFICANCE / comparisons:
         count += 1

@@ -2,8 +2,8 @@
 
 Each finished cell is on disk before the next one starts.
 
-Results outside it are in folders from other computers, and in files whose formats plugins add. Imported and merely
-displayed results pass the same check: the record must be valid, and every document that it names must exist and
+Results outside the folder are in folders from other computers, and in files whose formats plugins add. Imported and
+merely displayed results pass the same check: the record must be valid, and every document that it names must exist and
 decompress. An import is checked completely before any of it is stored. When results are only displayed, an invalid one
 does not affect the others.
 """
@@ -152,7 +152,10 @@ class RunJournal(AbstractContextManager["RunJournal"]):
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Results as the files of their folders. They are not held in memory, because a class may have thousands."""
+    """Results, which are read file by file from their folders.
+
+    They are not held in memory, because a class may have thousands.
+    """
 
     source: Path
     ids: Sequence[str]
@@ -162,7 +165,7 @@ class ResultFiles:
     """The paths of each result's documents if these are already checked. None if they are checked on reading."""
 
     def record(self, result_id: str) -> ResultRecord:
-        """Read one result. Raises ResultError if it is damaged, newer than this raidlab, or lacks a document."""
+        """Read one result. Raises ResultError if it is damaged, is newer than this raidlab, or lacks a document."""
         (data,) = self.read(result_id, [RECORD_NAME])
         return self.checked(result_id, data)
 
@@ -218,7 +221,10 @@ class ResultSummary:
 
 
 def checked_id(text: str) -> str:
-    """Return ``text`` if it may be the id of a result, and is not reserved, such as ``latest``. Raises ResultError."""
+    """Return ``text`` if it may be the id of a result, and is not a reserved word such as ``latest``.
+
+    Raises ResultError.
+    """
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
@@ -274,7 +280,7 @@ def new_id(experiment: str, now: datetime) -> str:
 
 
 class ResultStore:
-    """Results under ``root``, which is created on the first write."""
+    """The results under ``root``, which is created on the first write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -290,7 +296,10 @@ class ResultStore:
         )
 
     def begin(self, draft: ResultRecord) -> RunJournal:
-        """Begin a result; a number is appended to an id that is taken. The caller must close it. Raises ResultError."""
+        """Begin a result.
+
+        If its id is already taken, a number is appended. The caller must close it. Raises ResultError.
+        """
         try:
             with self.runs.changing():
                 folder = self.runs.create(draft.id, mode=0o777)
@@ -325,7 +334,10 @@ class ResultStore:
         return journal
 
     def load(self, name: str) -> ResultRecord:
-        """Load a result, even an interrupted one, by id, unique prefix of an id, or ``latest``. Raises ResultError."""
+        """Load a result, even an interrupted one, by its id, by a unique prefix of the id, or as ``latest``.
+
+        Raises ResultError.
+        """
         folder = self._folder(self.find(name))
         try:
             if is_there(folder / RECORD_NAME):
@@ -355,7 +367,10 @@ class ResultStore:
         return record
 
     def raw(self, record_id: str, raw_file: str) -> bytes:
-        """Read the compressed file in a cell's ``raw_file`` or a rebuild's ``timeline_file``. Raises ResultError."""
+        """Read the compressed file that a cell's ``raw_file`` or a rebuild's ``timeline_file`` names.
+
+        Raises ResultError.
+        """
         folder = self._folder(record_id)
         if not is_document(raw_file):
             raise ResultError(
@@ -510,7 +525,7 @@ def is_file_name(name: str) -> bool:
 
 
 def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResult | str]:
-    """Yield each readable result in the store, in files and in folders, and for each unreadable one the reason."""
+    """Yield each readable result in the store, in files and in folders, and the reason for each unreadable one."""
     for name in names:
         try:
             yield from _of_name(name, store)
@@ -547,7 +562,7 @@ def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
 
 
 def _of_folder(folder: Path, store: ResultStore) -> Iterator[FoundResult | str]:
-    """Yield the results in a single result's folder, or in a folder of results, results files, or both."""
+    """Yield the results in the folder of a single result, or in a folder that contains results and results files."""
     stored = _in_folder(folder)
     files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _format_of(path))
     if not files and not stored.ids:

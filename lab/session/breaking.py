@@ -62,7 +62,7 @@ def is_pulled(session: LabSession, disk: LabDisk) -> bool:
 
 
 def paces(session: LabSession) -> dict[str, str]:
-    """Return the drive model at whose pace each spindle runs, by disk, for the spindles that have been slowed down."""
+    """Map each spindle that has been slowed down to the drive model at whose pace it runs."""
     notes = {disk.name: spindle_file(disk.name, "pace") for disk in session.disks if disk.kind is DiskKind.SPINDLE}
     texts = session.machine.read(list(notes.values())) if notes else {}
     return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}

@@ -69,7 +69,7 @@ NameOf = Callable[[str], str]
 
 
 def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> Iterator[Event]:
-    """Yield the events between two snapshots, causes before effects. ``name_of`` maps a node to the lab's name."""
+    """Yield the events between two snapshots, with causes before effects. ``name_of`` maps a node to the lab's name."""
     now = after.time_seconds
     for kernel in sorted(after.vanished - before.vanished):
         node = f"/dev/{kernel}"
@@ -166,7 +166,10 @@ class Snapshot:
 
 
 def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
-    """Take one snapshot of all arrays, or only of the array ``name``. Raises ArrayError if that is not running."""
+    """Take one snapshot of all arrays, or only of the array ``name``.
+
+    Raises ArrayError if that array is not running.
+    """
     arrays = (session.array(name).status(),) if name else session.statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", MDSTAT])
     # proc(5): the first number is the uptime in seconds.
@@ -224,7 +227,7 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """Return the machine's time, extrapolated except in virtual time, or None before the first snapshot."""
+        """Return the machine's time, or None before the first snapshot. It is extrapolated, except in virtual time."""
         if self._newest is None:
             return None
         machine, here = self._newest
@@ -392,7 +395,10 @@ class SyncPace:
 
 
 def sync_pace(snapshots: Sequence[Snapshot], name: str) -> SyncPace | None:
-    """Return the pace of the sync in the newest snapshot, or None if that shows no sync or is the only one to do so."""
+    """Return the pace of the sync in the newest snapshot.
+
+    Returns None if it shows no sync, or if no other snapshot shows the same kind of sync.
+    """
     seen = [(snapshot.time_seconds, status) for snapshot in snapshots if (status := snapshot.array(name))]
     if not seen or seen[-1][1].sync_progress is None:
         return None
@@ -411,7 +417,7 @@ def sync_pace(snapshots: Sequence[Snapshot], name: str) -> SyncPace | None:
 
 
 def recent(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-    """Return the snapshots of the last ``RATE_SECONDS``, but at least a few, the oldest first."""
+    """Return the snapshots of the last ``RATE_SECONDS``, but at least a few, with the oldest first."""
     oldest = snapshots[-1].time_seconds - RATE_SECONDS if snapshots else 0.0
     few = len(snapshots) - _RATE_SNAPSHOTS
     return [snapshot for number, snapshot in enumerate(snapshots) if snapshot.time_seconds >= oldest or number >= few]
@@ -435,7 +441,7 @@ _MEASURES = tuple(Measure)
 
 
 class LoadMeasure(StrEnum):
-    """The values recorded for a load, reads and writes together."""
+    """The values recorded for a load, for reads and writes together."""
 
     IOPS = "iops"
     BYTES_PER_SECOND = "bytes_per_second"

@@ -193,7 +193,7 @@ class Pacer:
             return -math.inf
 
     def _watched(self) -> dict[str, str]:
-        """Return the values, by path, whose changes md reports (sysfs_notify in drivers/md/md.c), for all arrays."""
+        """Return, for all arrays, the values whose changes md reports (sysfs_notify in drivers/md/md.c), by path."""
         (names,) = self._machine.list_dirs([_BLOCKS]).values()
         folders = [f"{_BLOCKS}/{name}/md" for name in names if name.startswith("md")]
         entries = self._machine.list_dirs(folders) if folders else {}

@@ -96,7 +96,10 @@ LARGER_COUNT = 2
 
 
 def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
-    """Return ``count`` disks like ``template``, numbered after those in ``taken``. Raises SpecError if invalid."""
+    """Return ``count`` disks like ``template``, numbered after those in ``taken``.
+
+    Raises SpecError if they are invalid.
+    """
     checked(count, DiskCount, "count")
     if template.kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at the same time", hint="add one disk at a time")
@@ -257,7 +260,7 @@ class LabSession(OpenArrays):
 
     @property
     def folder(self) -> Path:
-        """Folder for data that must outlive a session, beside the lab's disks."""
+        """The folder for data that must outlive a session, beside the lab's disks."""
         return self.host.state.lab_folder(self.target.lab_name)
 
     @property

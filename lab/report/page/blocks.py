@@ -134,7 +134,7 @@ def interval_words(found: Estimate, *, scale: float = 1.0, digits: int = 3) -> s
 
 
 def number(value: float) -> float:
-    """Round the value to four significant digits. These are enough for a plot, and they take fewer bytes."""
+    """Round the value to four significant digits. These are enough for a plot, and they make the page smaller."""
     return float(f"{value:.4g}")
 
 
@@ -255,7 +255,7 @@ Block = (
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """A section that the page's contents link to, such as a result or a comparison."""
+    """A section that the page's table of contents links to, such as a result or a comparison."""
 
     anchor: str
     title: str

@@ -274,7 +274,10 @@ def _groups(
 
 
 def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
-    """Yield warnings about deviations from theory. A mixed load gets a single one, since it is predicted as a whole."""
+    """Yield warnings about deviations from theory.
+
+    A mixed load gets a single warning, since it is predicted as a whole.
+    """
     shown = {(row.array, row.workload, row.phase) for row in compared}
     for each in beside:
         if each.is_off and (each.array, each.workload, each.phase) in shown:
@@ -406,12 +409,18 @@ def _default_title(found: Collected) -> str:
 
 
 def html_report(found: Collected, title: str = "") -> str:
-    """Return the report as the text of one HTML file. Raises RequirementMissing without the extra ``report``."""
+    """Return the report as the text of one HTML file.
+
+    Raises RequirementMissing if the extra ``report`` is not installed.
+    """
     return render_page(_build_page(found, visible(title or _default_title(found))))
 
 
 def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
-    """Write a report into ``folder`` as HTML, or as Markdown without the extra ``report``, and return its path."""
+    """Write a report into ``folder``, and return its path.
+
+    It is HTML, or Markdown if the extra ``report`` is not installed.
+    """
     try:
         path, text = folder / f"{name}.html", html_report(found, title)
     except RequirementMissing:
@@ -476,7 +485,7 @@ def csv_report(found: Collected) -> str:
         ]
         if not lines:
             raise ResultError(
-                "no result has two arrays to compare", hint="give fewer results to see the figures of each"
+                "no result has two arrays to compare", hint="name fewer results to see the figures of each"
             )
         return as_csv(("experiment", "array", "baseline", "workload", "direction", "ratio"), lines)
     body: list[list[object]] = []

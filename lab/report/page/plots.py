@@ -474,7 +474,10 @@ def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
 
 
 def _points(what: str, points: Iterable[tuple[str, float | None, str]], role: str, symbol: str, hover: str) -> Trace:
-    """Return a mark for each value. ``points`` are names, values or None, and texts for ``customdata`` in ``hover``."""
+    """Return a mark for each value.
+
+    Each point has a name, a value or None, and a text for ``customdata`` in ``hover``.
+    """
     known = [(name, short(value), text) for name, value, text in points if value]
     return scatter(
         what,
@@ -529,7 +532,10 @@ def _without_interval(found: Estimate | None) -> Estimate | None:
 
 
 def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
-    """Yield a box plot for each workload and direction. A box takes five numbers, however many results there are."""
+    """Yield a box plot for each workload and direction.
+
+    A box needs only five numbers, however many results there are.
+    """
     for (workload, direction), group in grouped(found, lambda each: (each.workload, each.direction)).items():
         yield Plot(
             f"{workload}, {direction}s",
