@@ -157,7 +157,7 @@ def reasons_against() -> dict[str, str]:
 
 
 def visible(readable: Iterable[str]) -> list[str]:
-    """Return the paths that the guest sees, which are these and the system's own files."""
+    """Return the paths that the guest sees, which are ``readable`` and the system's own files."""
     return [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *readable]
 
 
@@ -298,7 +298,7 @@ def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -
 
 
 def _retain_capabilities(capabilities: int) -> None:
-    """Drop all capabilities except these, including those that a program run by root would gain when it starts."""
+    """Drop all capabilities except these, so that programs run by root do not gain any others when they start."""
     for capability in range(64):
         if not capabilities >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             number = ctypes.get_errno()

@@ -100,7 +100,7 @@ class UbdDisk:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """Boot options of an embedded kernel."""
+    """The boot options of an embedded kernel."""
 
     disks: tuple[UbdDisk, ...] = ()
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -147,7 +147,7 @@ class EmbeddedKernel:
         return channel
 
     def release(self, has_left: bool) -> None:
-        """Kill remaining processes and remove the instance's folder.
+        """Kill the remaining processes and remove the instance's folder.
 
         If the agent ``has_left``, the kernel is powering off. It is given time for this, because it stops the arrays
         cleanly.

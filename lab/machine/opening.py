@@ -42,7 +42,7 @@ lab's default. A distribution's kernel has more drivers and programs than User M
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The functions of the host that this process uses, and its state folder, passed as one value."""
+    """The functions of the host that this process uses, and the state folder, passed as one value."""
 
     processes: Processes
     files: HostFiles
@@ -59,7 +59,7 @@ def default_target(host: Host) -> str:
     """Return ``local:`` on a computer with lab disks (the virtual machine), else the first target that can start.
 
     Targets are tried in this order: ``uml:``, which starts fastest, ``qemu:`` with a distribution's kernel, and
-    ``qemu:`` with a root image.
+    ``qemu:`` with a root image. If none of them can start, ``uml:`` is returned.
     """
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]

@@ -95,7 +95,10 @@ class Silence:
         self._waited_before = 0.0
 
     def on_silence(self, seconds: int, _verbs: Collection[str]) -> LabError | None:
-        """Return the loss once the silence is too long. This is called once a second with the length of the silence."""
+        """Return MachineLost once the silence is too long.
+
+        This is called once a second with the length of the silence.
+        """
         waited = self._waited_seconds() or 0.0
         if seconds == 1:
             self._waited_before = waited

@@ -121,7 +121,7 @@ def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Pulse:
-    """Processor time of the kernel's processes, their time waiting for a processor, and the main process's state."""
+    """The processor time and the waiting time of the kernel's processes, and the state of the main process."""
 
     running_seconds: float
     waiting_seconds: float

@@ -121,9 +121,10 @@ def parse_target(text: str) -> Target:
 
 
 def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False) -> str:
-    """Describe a target to users, such as ``embedded kernel, virtual time``. Other text is returned unchanged.
+    """Describe a target to users, such as ``embedded kernel, virtual time``.
 
-    With ``is_short``, the result is like ``embedded``. With ``in_sentence``, it is like ``the embedded kernel …``.
+    Text that is not a target is returned unchanged. With ``is_short``, the result is like ``embedded``. With
+    ``in_sentence``, it is like ``the embedded kernel …``.
     """
     try:
         target = parse_target(text)

@@ -69,7 +69,7 @@ def md_tests(
 
     The tests run only in an embedded kernel: uml: (in virtual time if such a kernel was built) or qemu:. The checkout
     is not modified, and each result is stored immediately. The exit status is 0 if every test passed, was skipped, or
-    failed but is marked as broken upstream.
+    failed but is marked as broken upstream, and if the kernel did not complain.
     """
     context = current()
     suite = find_suite(checkout)

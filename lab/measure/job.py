@@ -716,7 +716,7 @@ _EMPTY_STRIPES = (
 
 
 def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
-    """Unmount, drop the page cache, and mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
+    """Drop caches with the file system unmounted (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
 
     A drive with thousands of extents in its write cache writes them out at md's next flush and serves no other request
     for seconds. That time belongs to the previous job. The drives are synced directly, because device mapper repeats a

@@ -317,7 +317,7 @@ class _Lexer:
 
 
 class _Runner:
-    """Interprets tokens, and collects the commands with the values of variables that are known."""
+    """Interprets tokens, and collects the commands, with the known values of variables filled in."""
 
     def __init__(
         self, script: Script, variables: dict[str, str | None], *, depth: int = 0, is_conditional: bool = False

@@ -151,7 +151,7 @@ class Estimate:
         return self.coverage >= REQUIRED_COVERAGE
 
     def text(self, digits: int = 2) -> str:
-        """Return text such as ``0.53 [0.50–0.56]``, or without an interval for a single sample."""
+        """Return text such as ``0.53 [0.50–0.56]``, or text without an interval for a single sample."""
         middle = f"{self.median:.{digits}f}"
         return middle if self.n == 1 else f"{middle} [{self.low:.{digits}f}–{self.high:.{digits}f}]"
 

@@ -152,10 +152,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Results, which are read file by file from their folders.
-
-    They are not held in memory, because a class may have thousands.
-    """
+    """Results that are read from their folders file by file, because a class may have too many to hold in memory."""
 
     source: Path
     ids: Sequence[str]
@@ -486,7 +483,7 @@ class MeasuredRebuild:
 
 
 def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
-    """Return all measured rebuilds in this store, with the newest results first, omitting unreadable results."""
+    """Return all measured rebuilds in this store, in the order of ``list``. Unreadable results are left out."""
     found = []
     for summary in store.list():
         with suppress(ResultError):

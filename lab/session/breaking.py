@@ -1,4 +1,4 @@
-"""Plans for an open lab that are not operations of ``Array``: pull a disk, plug it in again, or corrupt its data.
+"""Plans for an open lab that are not operations of ``Array``: to pull a disk, plug it in again, or corrupt its data.
 
 The module also finds the disks that have been pulled or slowed down.
 """

@@ -71,7 +71,7 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
     there = version_numbers(result.stdout or result.stderr)
     if there < version_numbers(needed.mdadm):
         raise UnfitVersion(
-            f"{what} needs {needed.sentence}, and {_place(machine)} has mdadm "
+            f"{what} needs {needed.sentence}, but {_place(machine)} has mdadm "
             f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
             hint=_HINT,
         )
@@ -81,7 +81,7 @@ def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> 
     """Raise UnfitVersion if the machine's kernel is too new for ``what``."""
     if needed is not None and version_numbers(machine.facts.kernel_release) >= version_numbers(needed.before):
         raise UnfitVersion(
-            f"{what} needs a kernel before Linux {needed.before}, and {_place(machine)} has "
+            f"{what} needs a kernel before Linux {needed.before}, but {_place(machine)} has "
             f"{machine.facts.kernel_release}: {needed.why}",
             hint=_HINT,
         )
@@ -137,7 +137,7 @@ def _require_memory(folder: LabFolder, specs: Sequence[DiskSpec]) -> None:
     room = memory_room_bytes(folder.path)
     if needed > max(without, room):
         raise SpecError(
-            f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, but only "
+            f"with these disks, the embedded kernel needs {human_bytes(needed)} of memory, but only "
             f"{human_bytes(room)} is available",
             hint=f"disks that are not files may use {human_bytes(max(0, room - without))} in total: ask for "
             "smaller or fewer ones",
