@@ -68,8 +68,8 @@ def catalogue(folder: Path) -> dict[str, Path]:
 def entry_points() -> dict[str, str]:
     """Map names to ``module:object``. If several have the same name, the first in ``sys.path`` is used.
 
-    importlib.metadata is not used, because it imports an e-mail parser. This takes 13 ms, which is a tenth of the time
-    that ``raidlab --help`` takes.
+    importlib.metadata is not used, because it imports an e-mail parser. The import takes 13 ms, which is a tenth of the
+    time that ``raidlab --help`` takes.
     """
     found: dict[str, str] = {}
     for text in _metadata():

@@ -353,7 +353,7 @@ def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     """Yield the filter in classic BPF: opcode, jump if true, jump if false, operand. Source: seccomp(2).
 
     With ``can_answer``, the kernel's management console may send answers, because no other program's socket is visible.
-    The filter can see whether there is an address, but not to which socket it refers.
+    The filter can see whether a call passes an address, but not to which socket the address refers.
 
     The filter does not affect the system calls of a guest program. The embedded kernel intercepts them before this
     filter (ptrace(2), PTRACE_SYSEMU), or with its own filter, whose result overrides a refusal (SECCOMP_RET_TRAP).

@@ -160,7 +160,7 @@ class Apt:
         return done
 
     def with_needs(self, *names: str, fits: Callable[[str], bool]) -> list[str]:
-        """Return these packages, and those of their direct and indirect dependencies whose names fit."""
+        """Return these packages, and those of their direct and indirect dependencies whose names ``fits`` accepts."""
         found = list(names)
         for name in found:
             output = self.run("apt-cache", "depends", name.partition("=")[0]).stdout

@@ -1,7 +1,7 @@
 """The state folder, which contains running machines, lab disks and results, each guarded by a lock.
 
 A lock is an flock(2) on an open file that the embedded kernel inherits. It is free exactly when the client *and* every
-process of its kernel have gone. The leftovers of a killed client are recognised in this way, and are reported and
+process of its kernel are gone. The leftovers of a killed client are recognised in this way, and are reported and
 removed.
 """
 

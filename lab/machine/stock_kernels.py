@@ -68,7 +68,7 @@ def stock_folder() -> Path:
 
 
 def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
-    """Return all kernels that can be started here, the newest first."""
+    """Return all kernels that can be started here, newest first."""
     found = {kernel.release: kernel for kernel in (*_fetched(), *_installed(files or HostFiles()))}
     return sorted(found.values(), key=lambda kernel: version_key(kernel.release), reverse=True)
 

@@ -214,7 +214,10 @@ def stat_number(pid: int | str, field: int) -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot, or 0 if it has ended. An id alone may be reused."""
+    """Return when a process started, in clock ticks since boot, or 0 if it has ended.
+
+    An id alone does not identify a process, because ids are reused.
+    """
     try:
         return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
@@ -265,7 +268,10 @@ class RoomKeeper:
 
     @property
     def seconds(self) -> float:
-        """The time until the next check. Even a fast disk writes only a few MiB within the shorter one."""
+        """The time until the next check.
+
+        It is so short while space is scarce that even a fast disk writes only a few MiB in it.
+        """
         return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
 
     def room_bytes(self) -> int:

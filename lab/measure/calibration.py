@@ -76,7 +76,7 @@ class Stroke:
         return list(zip(widths, self.rates, strict=True))
 
     def byte(self, share: float) -> int:
-        """Return the offset of the page at a share of the stroke."""
+        """Return the offset of the page at a fraction of the stroke."""
         index = min(len(self.rates), bisect(self.shares, share)) - 1
         part = (share - self.shares[index]) / (self.shares[index + 1] - self.shares[index])
         return _page_at(self.bounds[index] + part * (self.bounds[index + 1] - self.bounds[index] - PAGE))
@@ -172,7 +172,7 @@ class Calibration:
 
 
 def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
-    """Measure a drive, which takes about 25 s at 7200 rpm.
+    """Measure a drive. This takes about 25 s at 7200 rpm.
 
     Raises SpecError if the disk is too small, and LabError if it does not rotate.
     """

@@ -341,7 +341,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """Return the writes to suspend while members are read, or None and the reason why they cannot be suspended."""
+    """Return which writes to suspend while members are read, or None and the reason why none can be suspended."""
     if shape.reshaping:
         return None, "a reshape is running, during which md itself writes"
     if shape.is_syncing:

@@ -3,7 +3,7 @@
     PATH
 
 The result is JSON. ``device`` is the number of the device (``9:0``), ``bytes`` is the size of the file, and ``extents``
-lists the first byte of each extent in the file, its first byte on the device, its length in bytes, and its flags.
+lists for each extent its first byte in the file, its first byte on the device, its length in bytes, and its flags.
 Cached writes are flushed first. Sources: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 """
 

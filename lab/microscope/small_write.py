@@ -456,8 +456,8 @@ class CrashState:
 def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState, ...]:
     """Return all states that a crash can leave.
 
-    ``picture`` contains only that part of each chunk in which the block lies. Raises ArrayError if the content of the
-    members is unknown.
+    ``picture`` contains only the part of each chunk that is at the block's offset. Raises ArrayError if the content of
+    the members is unknown.
     """
     new = new_content(picture, write)
     expected = dict.fromkeys(write.target_slots, new)

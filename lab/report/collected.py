@@ -229,7 +229,10 @@ def collect(
 
 
 def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparison], list[str]]:
-    """Compare the results of each experiment that has several. Also return messages about incomparable results."""
+    """Compare the results of each experiment that has more than one.
+
+    Also return messages about incomparable results.
+    """
     found: dict[str, PlatformComparison] = {}
     problems: list[str] = []
     for experiment, group in grouped(

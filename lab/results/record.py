@@ -133,7 +133,7 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A steady-state check over five equal slices of the measured interval, with fractions of the slices' mean."""
+    """A steady-state check over five equal slices of the measured interval, in fractions of the slices' mean."""
 
     range_fraction: Figure
     """The difference between the largest and the smallest slice."""

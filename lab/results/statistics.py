@@ -67,9 +67,9 @@ def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     """Return the looks that decide whether a cell needs more repeats, or () if the number is fixed.
 
     There are at most three looks. An interval may miss the median in 5 % of all cases. If the first look has six
-    repeats, their range misses it in 3.1 %, which leaves 1.9 %. The second look gets half of this, and the last look
-    gets the rest. The number of repeats at the second look lies between the geometric and the arithmetic mean of the
-    numbers at the others, where it uses its share best.
+    repeats, their range misses it in 3.1 % of them, which leaves 1.9 %. The second look gets half of this, and the last
+    look gets the rest. The number of repeats at the second look lies between the geometric and the arithmetic mean of
+    the numbers at the others, where this look uses its share best.
     """
     if most_repeats <= repeats:
         return ()
@@ -215,7 +215,7 @@ class Ratio(Estimate):
 
 @dataclass(frozen=True, slots=True)
 class RatioTest:
-    """The logarithms of the samples of one ratio, with rank tests of any value of the ratio."""
+    """The logarithms of the samples of one ratio, with rank tests for any value of the ratio."""
 
     first: tuple[float, ...]
     """Logarithms of the pairs' ratios, or of the numerator's samples."""
@@ -260,7 +260,7 @@ class RatioTest:
     def equivalence_p_value(self, margin: float, *, at: float = 1.0) -> float:
         """Return the p-value of two one-sided tests (Schuirmann 1987).
 
-        Their hypothesis is that the ratio is not within ``margin`` of ``at``.
+        Their null hypothesis is that the ratio is not within ``margin`` of ``at``.
         """
         above, below = at / (1 + margin), at * (1 + margin)
         return max(self.p_value(Side.GREATER, at=above), self.p_value(Side.LESS, at=below))
@@ -386,7 +386,7 @@ def adjusted(family: Sequence[PValues]) -> list[PValues]:
 
 
 def difference_p_values(test: RatioTest, margin: float = DEFAULT_MARGIN, *, at: float = 1.0) -> PValues:
-    """Return the p-values of two claims: that the ratio differs from ``at``, and that it is within the margin of it."""
+    """Return the p-values of two claims: that the ratio differs from ``at``, and that it is within ``margin`` of it."""
     return PValues(test.p_value(at=at), test.equivalence_p_value(margin, at=at))
 
 

@@ -42,7 +42,7 @@ class LoadPhase(StrEnum):
 class Load:
     """A workload's run: ``Load(session, "md0", "rand-read-4k", on_live=…).start()``, then ``stop()`` or ``wait()``.
 
-    A load never touches the data mark. On a bare array it overwrites everything before the mark.
+    A load never touches the data mark. On a bare array, it overwrites everything before the mark.
 
     Args:
         where: an array, or a free disk.
@@ -152,7 +152,10 @@ class Load:
         return max(size, block_bytes)
 
     def _prepare(self, where: LoadTarget, target: JobTarget) -> None:
-        """Write each region once, so that reads do not hit unallocated space. Verify.REREAD itself writes them."""
+        """Write each region once, so that reads do not hit unallocated space.
+
+        A load with Verify.REREAD writes them itself.
+        """
         region = (where.uuid or where.device, where.file_system, self.workload.jobs, target.file_bytes)
         if self.workload.verify is Verify.REREAD or region in self._session.written:
             return

@@ -360,7 +360,10 @@ def link_disks(session: OpenArrays) -> None:
 
 
 def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
-    """Yield a line for each array that was not started, except on-request ones. A drill's arrays share a line."""
+    """Yield a line for each array that was not started, except those that start only on request.
+
+    A drill's arrays share a line.
+    """
     left = still_there(folder, (array.uuid for array in found.all))
     of_drill = [array for array in found.refused if left and plain_uuid(array.uuid) in left.uuids]
     if left and of_drill:
@@ -493,7 +496,7 @@ class Shell:
                 command.stop(signal_number=number)
 
     def close(self) -> None:
-        """Delete the saved state. On a lost machine there is nothing to delete."""
+        """Delete the saved state. On a lost machine, there is nothing to delete."""
         self.interrupt()
         with contextlib.suppress(LabError):
             self._machine.run(("rm", "-f", self._state, f"{self._state}.folder"), check=False)

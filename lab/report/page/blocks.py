@@ -1,4 +1,4 @@
-"""The building blocks of a page (sections, text, tables, plots, foldable parts), and its rendering.
+"""The building blocks of a page (sections, text, tables, plots, foldable parts), and the functions that render it.
 
 A page is one self-contained HTML file that a browser shows without a network. The templates render the blocks, and
 ``blocks.html.jinja`` contains one macro for each kind of block. A plot consists of the data and the layout for Plotly,
@@ -140,7 +140,7 @@ def number(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A warning, with ``why`` and ``remedy`` of the lint rule if one applies."""
+    """A warning, with the ``why`` and the ``remedy`` of the lint rule if one applies."""
 
     rule: str
     sentence: str
