@@ -42,6 +42,14 @@ def sleeps(payload: bytes) -> bytes:
     return b"done"
 
 
+def meets(payload: bytes) -> bytes:
+    """Waits until two processes run it, and returns this one's id."""
+    folder = Path(payload.decode())
+    (folder / f"{os.getpid()}").touch()
+    wait_until(lambda: len(list(folder.iterdir())) == 2)
+    return str(os.getpid()).encode()
+
+
 def dies_once(payload: bytes) -> bytes:
     """Kills the first process that runs it."""
     try:

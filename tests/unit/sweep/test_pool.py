@@ -91,12 +91,17 @@ def wait_for_notices(pool: Pool, notices: list[str], text: str = "another one is
     wait_until(are_reported, PATIENCE_SECONDS, lambda: f"reported: {notices}")
 
 
-def test_every_task_has_its_answer_and_both_workers_their_share(pool: Pool) -> None:
+def test_every_task_has_its_answer(pool: Pool) -> None:
     spread = TaskSpread(pool, tasks.echo)
     found = {each.key: answer.data for each, answer in spread.run(task(f"t{n}", b"%d" % n) for n in range(40))}
     assert len(found) == 40
     assert all(found[f"t{n}"].startswith(b"%d " % n) for n in range(40))
-    assert len({data.split()[1] for data in found.values()}) == 2
+
+
+def test_both_workers_run_tasks_at_the_same_time(pool: Pool, tmp_path: Path) -> None:
+    folder = str(tmp_path).encode()
+    found = {answer.data for _, answer in TaskSpread(pool, tasks.meets).run([task("one", folder), task("two", folder)])}
+    assert found == {str(pid).encode() for pid in pool.process_ids.values()}
 
 
 def test_what_fails_is_repeated_once_elsewhere_and_then_reported(pool: Pool, tmp_path: Path) -> None:
