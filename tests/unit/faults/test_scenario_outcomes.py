@@ -20,10 +20,11 @@ from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultErr
 from lab.faults import place, scenario_run
 from lab.faults.guest.player import Alive
 from lab.faults.place import FaultPlace
-from lab.faults.scenario import FactCheck, Scenario, all_scenarios, find_scenario
+from lab.faults.scenario import FactCheck, ReadyVariant, Scenario, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     PlayedVariant,
+    ScenarioHooks,
     ScenarioOutcome,
     ScenarioRunner,
     StepOutcome,
@@ -45,6 +46,7 @@ from lab.machine import CommandResult, Host, parse_target
 from lab.store import RunFolders
 from lab.tomlfile import decode_toml
 from tests.unit.fakes import FACTS, FakeMachine, Scripted
+from tests.waiting import PATIENCE_SECONDS
 
 
 def outcome(number: int, verdict: FaultVerdict = FaultVerdict.AS_EXPECTED, *, found: str = "0") -> ScenarioOutcome:
@@ -85,7 +87,7 @@ def runner_on(machine: ClosableMachine, monkeypatch: pytest.MonkeyPatch, **repla
     for name, replacement in replaced.items():
         monkeypatch.setattr(ScenarioRunner, name, replacement)
     monkeypatch.setattr(PlayedVariant, "history", lambda *_: {})
-    return ScenarioRunner(place_of(machine), longest_silence_seconds=0.2)
+    return ScenarioRunner(place_of(machine), longest_silence_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -296,10 +298,16 @@ def test_a_hang_is_a_known_defect_only_on_a_kernel_that_has_it(
 
     def silence(*_: object) -> Iterator[dict[str, Any]]:
         yield from ()
-        assert machine.closed.wait(10)
+        assert machine.closed.wait(PATIENCE_SECONDS)
         raise MachineLost("the machine has ended")
 
     runner = runner_on(machine, monkeypatch, _documents=silence)
+
+    def shorten(_: ReadyVariant) -> None:
+        # Not earlier, or the limit might be exceeded on a busy computer before the variant begins.
+        runner.longest_silence_seconds = 0.2
+
+    runner.hooks = ScenarioHooks(on_variant=shorten)
     found = runner.play(scenario)
     assert (found.verdict, found.reason, runner.is_machine_lost) == (verdict, reason, True)
 
