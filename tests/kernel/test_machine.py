@@ -151,7 +151,7 @@ def test_a_client_ended_by_a_signal_leaves_no_process_and_the_next_one_sweeps(
     client: subprocess.Popen[str], state: Path, number: int, swept: list[str]
 ) -> None:
     client.send_signal(number)
-    client.wait(timeout=20)
+    client.wait(timeout=PATIENCE_SECONDS)
     wait_until(lambda: processes_of(state) == [])
     assert [notice.partition(" (process ")[0] for notice in host_at(state).state.sweep()] == swept
     assert list((state / "machines").glob("[0-9]*")) == []

@@ -13,10 +13,9 @@ from lab.cli import main as command_line
 from lab.cli.app import make_app
 from lab.cli.session import typed_verb
 from tests.tui.fake_lab import FakeLab
+from tests.waiting import PATIENCE_SECONDS
 from tui.client import LabClient
 from tui.text import TextApp
-
-PATIENCE_SECONDS = 15.0
 
 
 class Talk:

@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 
 from lab.errors import LabError, ToolMissing
+from tests.waiting import PATIENCE_SECONDS
 from tui import serve
 
 _APP = """
@@ -30,7 +31,6 @@ class Small(App):
         open({started!r}, "a").write("pressed ")
 Small().run()
 """
-PATIENCE_SECONDS = 20
 
 
 @asynccontextmanager

@@ -43,7 +43,7 @@ class Sitting:
 
     def until(self, is_reached: Callable[[], bool], what: str) -> None:
         seen = lambda: (bytes(self.shown[-1000:]), self.commands[-2:], self.failure)  # noqa: E731
-        wait_for(seen, lambda _: is_reached(), what=what, timeout_seconds=20, clock=HostClock())
+        wait_for(seen, lambda _: is_reached(), what=what, timeout_seconds=PATIENCE_SECONDS, clock=HostClock())
 
     def run(self, line: str) -> tuple[TypedCommand, str]:
         """Type a line, wait for its end, and return the command and its output."""
