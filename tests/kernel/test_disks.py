@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from lab.arrays import operations
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
@@ -16,12 +15,11 @@ from lab.disks.guard import Guard
 from lab.disks.inventory import READ_HEADS, DiskEnds, read_ends
 from lab.errors import CommandTimedOut, DeviceRefused
 from lab.machine import TargetKind
-from lab.measure.job import MeasureOptions, run_workload
+from lab.measure.calibration import reader
 from lab.plans import Danger, Plan, Step
 from lab.units import KIB, MIB
-from lab.workloads.workload import find_workload
 from tests.kernel.place import kernel_target
-from tests.kernel.rig import DEVICE, Rig, bare
+from tests.kernel.rig import DEVICE, Rig
 
 pytestmark = pytest.mark.kernel
 
@@ -73,19 +71,13 @@ def test_other_kinds_attach_with_their_exact_size(lab: Lab, others: dict[str, La
 @pytest.mark.parametrize("depth", [pytest.param(1, marks=pytest.mark.wide), 4])
 def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, LabDisk], depth: int) -> None:
     disk = others["spindle1"]
-    workload = replace(find_workload("rand-read-4k-q1"), queue_depth=depth)
+    reads = reader(lab.machine, disk.node)([(number * 4 * KIB, 4 * KIB) for number in range(300)], depth)
     # Other load on this computer can make answers late, but none early. So the rate has a hard upper limit, and the
-    # median answer in the best of several runs shows the drive's own time. An emulated processor adds a millisecond, a
-    # twelfth of the drive's time.
-    least = 73 if kernel_target().kind is TargetKind.UML else 60
-    rates: list[float] = []
-    while len(rates) < 8 and max(rates, default=0.0) < least:
-        reads = run_workload(lab, bare(disk), workload, MeasureOptions(5.0, 0.0)).figures.reads
-        assert reads
-        assert reads.p50_seconds
-        assert reads.iops < 77
-        rates.append(depth / reads.p50_seconds)
-    assert least < max(rates) < 77
+    # quickest reads show the drive's own time: not the very quickest, since a read that reaches the drive late waits
+    # less for others, and the first ones find no queue. An emulated processor adds a millisecond, a twelfth of it.
+    assert len(reads) / (max(end for _, end in reads) - min(begin for begin, _ in reads)) < 77
+    seconds = sorted(end - begin for begin, end in reads[depth:])
+    assert depth / seconds[len(seconds) // 50] > (73 if kernel_target().kind is TargetKind.UML else 60)
 
 
 def stored_bytes(lab: Lab, disk: LabDisk) -> int | None:

@@ -101,7 +101,9 @@ def test_an_array_outlives_its_machine(tmp_path: Path) -> None:
 
 def test_samples_come_at_the_interval(session: LabSession) -> None:
     stream = session.machine.sample(SampleRequest(0.1, files=("/proc/uptime",), block_devices=("md0",)))
-    times = [sample.time_seconds for _, sample in zip(range(10), stream, strict=False)]
+    times = [sample.time_seconds for _, sample in zip(range(30), stream, strict=False)]
     stream.stop()
-    gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert 0.05 < sorted(gaps)[len(gaps) // 2] < 0.3
+    # On a busy computer every sample may be late, so only the smallest gap has an upper limit. No sample comes before
+    # its time, and only those after a late first one may follow it sooner.
+    assert times[-1] - times[0] > (len(times) - 3) * 0.1
+    assert min(after - before for before, after in itertools.pairwise(times)) < 0.3

@@ -33,10 +33,15 @@ from tests.waiting import PATIENCE_SECONDS
 __all__ = ["DISKS", "session"]
 pytestmark = pytest.mark.kernel
 
+SLOWED, QUICK = 40.0, 60.0
+"""I/Os per second. A drive of the model "slow" answers 20, or a few more on a busy computer, where the moment in which
+a request is let through may last long enough for two. One of the model "hdd-10k" answers 130, or fewer there.
+"""
+
 
 def test_progress_of_a_rebuild_is_on_the_machines_clock(session: LabSession) -> None:
     create(session, "raid5", D[:3])
-    session.run(session.array("md0").speed(minimum_kib_per_second=20000, maximum_kib_per_second=20000))
+    session.run(session.array("md0").speed(minimum_kib_per_second=4000, maximum_kib_per_second=4000))
     with watching(session) as watched:
         session.run(session.array("md0").fail("disk01"))
         session.run(session.array("md0").remove("disk01"))
@@ -46,8 +51,8 @@ def test_progress_of_a_rebuild_is_on_the_machines_clock(session: LabSession) -> 
     assert times == sorted(times)
     rates = [value for _, value in watched.history.sync_rate("md0") if value is not None]
     assert len(rates) >= 5
-    # The time axis is right if the resulting rate is near the limit of 20 MB/s.
-    assert 10_000 * KIB < statistics.median(rates) < 45_000 * KIB
+    # The time axis is right if the resulting rate is near the limit of 4 MB/s, which a busy computer still reaches.
+    assert 2_000 * KIB < statistics.median(rates) < 9_000 * KIB
 
 
 def test_a_load_runs_beside_the_monitor_and_a_rebuild(session: LabSession) -> None:
@@ -166,31 +171,26 @@ def test_a_spindle_slows_down_and_recovers_while_a_load_runs(session: LabSession
     )
     load.start()
 
-    def median_of_next(count: int) -> float:
+    def next_until(is_reached: Callable[[list[float]], bool], what: str) -> list[float]:
         # The first interval after a change contains both paces.
         first = len(rates) + 1
-        wait_for(
-            lambda: (len(rates), ends),
-            lambda seen: seen[0] >= first + count,
-            what="live values",
-            timeout_seconds=120,
-            clock=HostClock(),
+        return wait_for(
+            lambda: rates[first:], is_reached, what=f"{what} ({ends})", timeout_seconds=120, clock=HostClock()
         )
-        return statistics.median(rates[first : first + count])
 
-    own = median_of_next(3)
+    def is_quick(found: list[float]) -> bool:
+        return max(found, default=0.0) > QUICK
+
+    next_until(is_quick, "the drive's own pace")
     session.run(operations.slow(session.lab.disk("disk07"), "slow"))
     assert paces(session) == {"disk07": "slow"}
-    limping = median_of_next(5)
+    limping = statistics.median(next_until(lambda found: len(found) >= 5, "live values"))
     session.run(operations.slow(session.lab.disk("disk07"), "hdd-10k"))
     assert paces(session) == {}
-    again = median_of_next(3)
+    next_until(is_quick, "the drive's own pace again")
     load.stop()
     load.wait(20.0)
-    # 20 I/Os per second against 130. A busy computer lowers both rates and raises neither.
-    assert 0 < limping < 23
-    assert own > 2 * limping
-    assert again > 2 * limping
+    assert 0 < limping < SLOWED
 
 
 def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSession) -> None:
