@@ -117,7 +117,7 @@ class RunFolders:
         return tuple(sorted(found, reverse=True))
 
     def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
-        """Return the only id that begins with ``word``, or the choice of ``latest`` if ``word`` is "latest".
+        """Return the only id that begins with ``word``, or the id that ``latest`` chooses if it is "latest".
 
         Raises ResultError if no id or more than one matches.
         """
@@ -143,7 +143,10 @@ class RunFolders:
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
     def create(self, first: str, *, mode: int = 0o700) -> Path:
-        """Create a new run's folder, with id ``first``, ``first-2`` and so on, within ``changing``. Raises OSError."""
+        """Create a new run's folder. The id is ``first``, or ``first-2`` and so on if that id is taken. Raises OSError.
+
+        Call this within ``changing``.
+        """
         for name in numbered(first):
             with suppress(FileExistsError):
                 self.path(name).mkdir(mode=mode)
@@ -165,7 +168,7 @@ class RunFolders:
             raise ResultError(f"'{path}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
 
     def good_header(self, run_id: str, kind: type[Header], format_version: int) -> Header:
-        """Read a header and check its format version and its run's id. Raises ResultError."""
+        """Read a header, and require this format version and this id in it. Raises ResultError."""
         header = self.read_header(run_id, kind)
         if (header.format_version, header.id) != (format_version, run_id):
             raise ResultError(
@@ -175,7 +178,7 @@ class RunFolders:
         return header
 
     def headers(self, kind: type[Header], format_version: int) -> dict[str, Header]:
-        """Map the id to the header of every run whose ``good_header`` can be read, newest first."""
+        """Return the headers that ``good_header`` accepts, by the id of the run, newest first."""
         found: dict[str, Header] = {}
         for run_id in self.ids():
             with suppress(ResultError):
@@ -190,7 +193,7 @@ class RunFolders:
 
     @contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Hold a run's lock. Raises MachineBusy if another process holds it, ResultError if it cannot be taken."""
+        """Hold a run's lock. Raises MachineBusy if another process holds it, or ResultError if it cannot be taken."""
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
@@ -208,7 +211,7 @@ class RunFolders:
 
     @contextmanager
     def begin(self, first: str) -> Iterator[Path]:
-        """Create the folder of a new run like ``create``, and hold its lock inside the context. Raises LabError."""
+        """Create the folder of a new run as ``create`` does, and hold its lock inside the context. Raises LabError."""
         self.remove_leftovers()
         with ExitStack() as stack:
             try:
@@ -236,7 +239,7 @@ class RunFolders:
             raise storage_error(f"{self.noun} {run_id} cannot be deleted", error) from error
 
     def put(self, run_id: str, files: Iterable[tuple[str, bytes]], *, replaces: bool = False) -> Path:
-        """Store a complete run from its files (path in its folder, content), and return its folder.
+        """Store a complete run and return its folder. ``files`` contains pairs of (path in the folder, content).
 
         With ``replaces``, an existing run with this id is replaced. Without it, an existing run is an error. Raises
         ResultError, or any error that ``files`` raises. After an error, the store is unchanged.
@@ -271,7 +274,10 @@ class RunFolders:
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove what killed commands left, unless another process is changing the store. Return one sentence each."""
+        """Remove the leftovers of killed commands, unless another process is changing the store.
+
+        Return a sentence for each one that was removed.
+        """
         try:
             if not any(True for _ in self._leftovers()):
                 return []
@@ -360,7 +366,7 @@ def _temporary_files(folder: Path) -> list[Path]:
 
 
 def _discard_or_restore(old: Path, folder: Path) -> None:
-    """Remove a run that was replaced; restore it if no new run has taken its place."""
+    """Remove the old version of a replaced run, or restore it if no new version has taken its place."""
     if is_there(folder):
         shutil.rmtree(old, ignore_errors=True)
     else:
@@ -481,7 +487,10 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class RecordFiles(Generic[Record]):
-    """Records of one kind below ``root``, which the first one creates. ``noun`` is the word for one in messages."""
+    """Records of one kind below ``root``, a folder that is created with the first record.
+
+    ``noun`` is the word for one record in messages.
+    """
 
     root: Path
     noun: str
@@ -490,11 +499,11 @@ class RecordFiles(Generic[Record]):
     """The state folder, if ``root`` is inside it; all folders below the state folder must belong to this user."""
 
     def add(self, first: str, make: Callable[[str], Record], *, folder: str = "") -> Record:
-        """Store the record that ``make`` returns for its id.
+        """Choose an id, and store the record that ``make`` returns for this id.
 
         The id is ``first``, or ``first-2`` and so on if that id is taken. Two concurrent processes get different ids.
-        ``folder`` is a folder below ``root``. Raises ResultError if the record cannot be stored, and LabError if the
-        folder does not belong to this user.
+        The record is stored in ``root`` or, if ``folder`` is given, in this subfolder. Raises ResultError if the record
+        cannot be stored, and LabError if the folder does not belong to this user.
         """
         place = self.root / checked_name(folder, self.noun) if folder else self.root
         try:

@@ -1,4 +1,4 @@
-"""A table as a value, and its plain-text, Markdown and CSV forms. ``lab.report.page`` provides the HTML form."""
+"""Tables, and their plain-text, Markdown and CSV forms. ``lab.report.page`` provides the HTML form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Table:
         return tuple(tuple(column.text(value) for column, value in zip(columns, row, strict=True)) for row in self.rows)
 
     def within(self, width: int) -> Table:
-        """Return this table; if it is too wide, leading columns of equal values become a note."""
+        """Return this table. If it is too wide, leading columns that have the same value in all rows become a note."""
         if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
             return self
         texts = self.texts
@@ -78,7 +78,7 @@ class Table:
         )
 
     def as_text(self, most_columns: int | None = None) -> str:
-        """Align the table with spaces, at most ``most_columns`` wide. Long texts wrap within their columns.
+        """Return the table aligned with spaces and at most ``most_columns`` wide. Long texts wrap within their columns.
 
         If the columns would become too narrow, each row becomes a paragraph.
         """

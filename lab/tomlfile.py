@@ -85,7 +85,7 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
 
 
 def known_word(words: type[W], text: str, what: str) -> W:
-    """Return the member of the enumeration ``words``. Raises SpecError, which suggests the nearest word."""
+    """Return the member of ``words`` with the value ``text``. Raises SpecError, which suggests the nearest value."""
     try:
         return words(text.strip().lower())
     except ValueError:
@@ -116,7 +116,7 @@ def toml_text(path: Path) -> str:
 
 
 def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
-    """Decode ``text``. In errors, it is called ``source``.
+    """Decode ``text``, which error messages call ``source``.
 
     Raises SpecError, which gives the line of a syntax error, or else lists the first ten unknown keys (with the nearest
     known key), missing keys and values of the wrong type.
@@ -190,7 +190,7 @@ _NO_SIZE = object()
 
 
 def _check(value: Any, kind: Any, path: str, problems: list[str]) -> None:
-    """Report everything that prevents a conversion of ``value`` to ``kind``, key by key."""
+    """Append to ``problems`` everything that prevents the conversion of ``value`` to ``kind``, key by key."""
     struct, origin, arguments = _struct_in(kind, value), get_origin(kind), get_args(kind)
     if struct is not None and isinstance(value, dict):
         _check_struct(value, struct, path, problems)
@@ -318,7 +318,7 @@ _STEP_KEYS = {"do": "act", "member": "disk", "by": "new", "command": "line"}
 
 
 def with_new_scenario_step(step: Mapping[str, Any], version: int, drives: str) -> Iterator[dict[str, Any]]:
-    """Convert a step of a scenario file of this version to the current names. Some steps become several steps.
+    """Convert a step of a scenario file of format ``version`` to the current names. Some steps become several steps.
 
     ``drives`` lists the drives of the array, for example ``@0 @1``.
     """
@@ -327,7 +327,7 @@ def with_new_scenario_step(step: Mapping[str, Any], version: int, drives: str) -
 
 
 def with_new_scenario_array(array: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Convert the array of a scenario file of this version to arguments of ``array.create``."""
+    """Convert the array of a scenario file of format ``version`` to arguments of ``array.create``."""
     new = dict(array)
     if version > 2:
         return new

@@ -183,7 +183,7 @@ class CellStore:
         return {key for key in candidates if os.path.lexists(self.path(key))}
 
     def read(self, key: str) -> tuple[bytes, CellDone] | None:
-        """Return a cell's file and its summary, or None if it is missing or damaged, so that it must be measured."""
+        """Return a cell's file and its summary, or None if the file is missing or damaged."""
         path = self.path(key)
         try:
             data = read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
@@ -205,7 +205,7 @@ class CellStore:
 
 
 def toml_of(experiment: Experiment) -> str:
-    """Return an experiment file for ``raidlab run`` that measures a cell again on its own."""
+    """Return an experiment file with which ``raidlab run`` measures a single cell again."""
     tree = msgspec.to_builtins(experiment)
     plain = msgspec.to_builtins(
         Experiment(format_version=FORMAT_VERSION, id="", title="", question="", arrays=(_NO_ARRAY,), jobs=(_NO_JOB,))
@@ -308,7 +308,7 @@ class SweepFolder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the lock of the sweep. Raises MachineBusy if another process holds it, or ResultError if this fails."""
+        """Hold the lock. Raises MachineBusy if another process holds it, or ResultError if it cannot be taken."""
         with self._runs.held(self.id):
             self.failures.repair()
             yield
@@ -323,9 +323,10 @@ class SweepFolder:
         return tuple({each.cell: each for each in self.failures.read()}.values())
 
     def current_progress(self) -> SweepProgress | None:
-        """Return the progress from the progress file while the sweep runs, else from the stored cells, or None.
+        """Return the progress, or None if it is unknown.
 
-        After a client was killed, its progress file is out of date, and another sweep may have measured missing cells.
+        While the sweep runs, the progress file is used, and otherwise the stored cells are counted. If a client was
+        killed, its progress file is out of date, and another sweep may have measured missing cells since.
         Cell files are not read, so damaged cells count as measured.
         """
         progress = self.progress
@@ -410,7 +411,7 @@ class SweepStore:
         return self._folder(self._runs.find(name))
 
     def of_text(self, text: str, time: str | None = None) -> SweepFolder | None:
-        """Return the newest sweep of this file, or None. ``time``, if given, is ``real`` or ``virtual``."""
+        """Return the newest sweep of this file, or None. ``time`` is ``real`` or ``virtual``, or None for both."""
         meant = as_meant(text)
         for each in self.ids():
             with suppress(ResultError):
@@ -485,8 +486,9 @@ def kernel_path(word: str) -> str:
     if len(found) != 1:
         there = ", ".join(found or built)
         raise ToolMissing(
-            f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time among those built: "
-            f"{there or 'none'}",
+            f"several built kernels with virtual time match '{word}': {there}"
+            if found
+            else f"no built kernel with virtual time matches '{word}' (built: {there or 'none'})",
             hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source {shlex.quote(f'linux-source-{word}.tar.xz')}",
         )
     (folder,) = found.values()
@@ -510,7 +512,7 @@ def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[st
 def measured(payload: bytes) -> MeasuredCell:
     """Measure a cell, or take it from this computer's store.
 
-    ``payload`` is a CellTask as JSON. A newly measured cell is added to the store first. Raises ToolMissing if this
+    ``payload`` is a CellTask as JSON. A newly measured cell is stored before it is returned. Raises ToolMissing if this
     computer does not match ``CellTask.depends_on``, and LabError if the run fails.
     """
     task = decode_json(payload, CellTask)
@@ -594,7 +596,7 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
 
 @contextmanager
 def work_folder(host: Host) -> Iterator[Path]:
-    """Make a state folder for one cell's machine, and remove it on exit. First, remove those of killed workers."""
+    """Make a state folder for one cell's machine, and remove it on exit. First, remove folders of killed workers."""
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -609,7 +611,7 @@ def work_folder(host: Host) -> Iterator[Path]:
 
 
 def _one_at_a_time(host: Host) -> AbstractContextManager[None]:
-    """Serialise the creation and removal of work folders, so that a new one without a lock is not removed."""
+    """Serialise the creation and removal of work folders, so that a new folder is not removed before it is locked."""
     return locked(sweeps_folder(host) / _MAKING, ALONE, waits=True)
 
 

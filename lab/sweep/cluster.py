@@ -159,7 +159,7 @@ def parse_cluster(text: str) -> ClusterSpec:
         if len(set(hosts)) < len(hosts):
             raise SpecError(
                 "a host is given twice",
-                hint="give each host once; [cluster.ssh] workers sets the number of workers on each",
+                hint="give each host once; 'workers' in [cluster.ssh] sets the number of workers on each",
             )
         return ClusterSpec(ClusterKind.SSH, text, hosts=hosts)
     if text == ClusterKind.SLURM:

@@ -1,4 +1,4 @@
-"""``raidlab sweep`` measures an experiment over many combinations, with its cells in parallel."""
+"""``raidlab sweep`` measures one experiment for many combinations of settings, several of them in parallel."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
 
 
 def _earlier(name: str | None, store: SweepStore, context: Context, *, is_resumed: bool) -> SweepFolder | None:
-    """Find the stored sweep ``name``, or announce a sweep's file and return None. Raises ResultError if not found."""
+    """Find the stored sweep ``name``. If ``name`` is the file of a sweep, announce this file and return None.
+
+    Raises ResultError if no sweep is found.
+    """
     if name is None:
         return store.find("latest") if is_resumed else None
     if name.endswith(".toml") or name in built_in_names():

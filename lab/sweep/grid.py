@@ -388,7 +388,7 @@ def summary_tables(result: SweepResult) -> tuple[Table, ...]:
 
 
 def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: bool = False) -> str:
-    """Return the tables of ``summary_tables`` as text, after a sentence about cells that have not been measured."""
+    """Return the tables of ``summary_tables`` as text, preceded by a sentence if cells have not been measured."""
     missing = missing_sentence(result, is_running=is_running)
     tables = [table.as_document(is_markdown) for table in summary_tables(result)]
     return "\n\n".join(filter(None, (markdown(missing) if is_markdown else missing, *tables)))
@@ -456,7 +456,7 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
 
 
 def is_off(row: CellRow) -> bool:
-    """Whether a row's prediction is more than ``OFF_THEORY`` away and also lies outside the row's interval."""
+    """Whether the prediction is more than ``OFF_THEORY`` from the measured speed, and outside the measured interval."""
     if not row.predicted_iops:
         return False
     is_far = abs(row.iops / row.predicted_iops - 1) > OFF_THEORY
@@ -495,7 +495,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
 
 
 def sensitivity_table(grid: SweepGrid) -> Table:
-    """Return a table with the share of variance that each axis explains alone, and with its effect on the speed."""
+    """Return a table with the share of the variance that each axis explains alone, and its effect on the speed."""
     found = sensitivities(grid)
     columns = (
         Column("figures of", False),

@@ -57,7 +57,10 @@ class _NoPages:
     http_server = None
 
     def start_http_server(self, *_: object, **__: object) -> None:
-        """Start no server. Dask would start one even without pages, and any user of the computer could read from it."""
+        """Start no server.
+
+        Dask would start one even without web pages, and any user of the computer could read from it.
+        """
 
 
 class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes without types

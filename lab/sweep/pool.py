@@ -7,8 +7,8 @@ raidlab replaces three parts, and a test shows for each why this is needed:
 
 - QuietScheduler, QuietWorker: Dask opens an HTTP server in each scheduler and worker. Here each process has one port,
   which requires a certificate (test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each).
-- SshWorker: SSHCluster lets workers and scheduler listen on the network and does not read ssh_config(5). Here ssh
-  carries all traffic, and processes listen on loopback (test_over_ssh_nothing_listens_on_the_network).
+- SshWorker: SSHCluster lets the workers and the scheduler listen on the network, and does not read ssh_config(5). Here
+  ssh carries all traffic, and processes listen on loopback (test_over_ssh_nothing_listens_on_the_network).
 - ``Pool.tend``: The scheduler does not know a worker that ends before it has connected, so Dask never replaces it
   (test_a_worker_that_ends_before_it_connects_is_started_again, and in tests/cluster
   test_a_job_that_is_cancelled_before_it_starts_is_submitted_again).
@@ -230,7 +230,8 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
     if found.status or not count.isdecimal():
         raise LabError(
             f"no worker can be started on {ssh_host}: {message}",
-            hint="install raidlab with its cluster extra there, and set [cluster.ssh] python to the path of its Python",
+            hint="install raidlab with its cluster extra there, and set 'python' in [cluster.ssh] to the path of its "
+            "Python interpreter",
         )
     return int(count)
 
@@ -306,7 +307,7 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process id of each worker or, if it runs on another computer, of its ssh, by the worker's name."""
+        """The process id of each worker, or of ssh(1) if it runs on another computer, by the worker's name."""
         workers = list(self._cluster.workers.items()) if self._cluster else ()
         return {str(name): int(pid) for name, worker in workers if (pid := getattr(worker, "pid", None))}
 
@@ -321,7 +322,7 @@ class Pool:
         return self._seen
 
     def run(self, function: Callable[..., object], *arguments: bytes, workers: list[str] | None = None) -> Any:
-        """Call ``function`` on each worker. Return its result by address, or the exception that it raised."""
+        """Call ``function`` on each worker. Return the result, or the exception that it raised, by worker address."""
         return self.client.run(function, *arguments, workers=workers, on_error="return")
 
     def now(self) -> float:
@@ -360,7 +361,10 @@ class Pool:
             raise ClusterLost("workers keep exiting", hint=self._see_logs)
 
     def _start_again(self, now: float) -> None:
-        """Let SpecCluster start missing workers. One that ended before it connected waits for ``AGAIN_SECONDS``."""
+        """Let SpecCluster start missing workers.
+
+        A worker that ended before it connected is started again after ``AGAIN_SECONDS``.
+        """
         if self._settling and not self._settling.done():
             return
         failure = self._settling.exception() if self._settling else None
@@ -381,7 +385,7 @@ class Pool:
             self._settle(tuple(ended))
 
     def _ended(self, now: float, failure: BaseException | None) -> dict[str, str]:
-        """Return why workers ended before they connected, by name. Dask does not notice such ends."""
+        """Return why workers ended before they connected, by the worker's name. Dask does not notice this."""
         found = {}
         connected = set(self._watch.joined.values())
         for name, worker in self._cluster.workers.items():
@@ -398,7 +402,7 @@ class Pool:
         return found
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
-        """Close the workers in ``ended``, and start missing ones. The future ``_settling`` completes with this work."""
+        """Close the workers in ``ended``, and start missing ones. Set ``_settling`` to the Future of this work."""
 
         async def settle() -> None:
             closing = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
@@ -416,10 +420,11 @@ class Pool:
         return f"look at the logs in {self._folder}"
 
     def _wait_for_workers(self) -> None:
-        """Wait until all started workers are connected, or only the first with a queue or an existing scheduler.
+        """Wait until all started workers are connected.
 
-        ``tend`` limits the wait for the first worker, and ``START_SECONDS`` the wait for all others.
-        Raises ClusterLost if none connects, and RunCancelled if the user cancels.
+        With a queue or an existing scheduler, wait only for the first worker. ``tend`` limits the wait for the first
+        worker, and ``START_SECONDS`` the wait for all others. Raises ClusterLost if no worker connects, and
+        RunCancelled if the user cancels.
         """
         begin = self.now()
         comes_slowly = self.spec.kind in (ClusterKind.ADDRESS, ClusterKind.SLURM)
@@ -563,7 +568,7 @@ def _client_of_others(address: str) -> Any:
     if security is not None and not security.tls_ca_file:
         raise ClusterLost(
             f"there is no certificate for {address}",
-            hint="set its files under distributed.comm.tls in Dask's configuration, ~/.config/dask/*.yaml",
+            hint="give the certificate files under distributed.comm.tls in Dask's configuration, ~/.config/dask/*.yaml",
         )
     try:
         return _Client(address, security=security, timeout=OTHERS_SECONDS, set_as_default=False)

@@ -117,7 +117,7 @@ def _value(name: str) -> str:
 
 
 def _batch(result: SweepResult) -> dict[str, Any]:
-    """Return one array per column, with NaN for None. To insert thousands of rows one by one would take a minute."""
+    """Return one array per column, with NaN for None. Inserting thousands of rows one by one would take a minute."""
     import numpy as np
 
     kinds: dict[str, Any] = {_NUMBER: np.float64, _WHOLE: np.int64, _TRUTH: np.bool_, _TEXT: object}
@@ -470,7 +470,10 @@ def _computers(grid: SweepGrid) -> Table:
 
 
 def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
-    """Yield a box for each error message, most frequent first, with its cells and the consoles of the first few."""
+    """Yield a box for each error message, the most frequent first, with the cells in which it occurred.
+
+    The console output of the first few cells is included.
+    """
     groups = grouped(failed, lambda each: each.message)
     left = _MOST_CONSOLES
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):

@@ -131,7 +131,7 @@ class DiskBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Sweep(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One sweep. Raises ValueError (SpecError through lab.tomlfile) if fields contradict each other."""
+    """One sweep. Raises ValueError (which lab.tomlfile turns into SpecError) if fields contradict each other."""
 
     sweep: Axes
     skip: tuple[dict[str, Any], ...] = ()
@@ -279,7 +279,7 @@ class Combinations:
 
 
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:
-    """Yield the items of ``each``, and call ``on_part`` from time to time with the fraction of ``count`` done."""
+    """Yield the items of ``each``, and regularly call ``on_part`` with the fraction of ``count`` that is done."""
     for number, one in enumerate(each):
         if number % _REPORT_EVERY == 0:
             on_part(number / max(1, count))

@@ -180,7 +180,8 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     """Measure the missing cells of the sweep in ``folder``, or of a new sweep if ``folder`` is None.
 
     Raises RequirementMissing if Dask is missing, ResultError if the disk is full, LabError if the cluster does not
-    start, ClusterLost if it fails later, and RunCancelled. Cells measured before an error are stored.
+    start, ClusterLost if it fails later, and RunCancelled if ``request.is_cancelled`` returns True. Cells measured
+    before an error are stored.
     """
     host = request.host
     if plan.missing:
@@ -366,7 +367,7 @@ def dependency_problem(payload: bytes) -> str:
 
 
 def have(payload: bytes) -> bytes:
-    """Return those keys in ``payload`` whose cells are in this worker's store. Both are lists of keys in JSON."""
+    """Return those keys in ``payload`` whose cells are in this worker's store, both as JSON lists."""
     keys = decode_json(payload, list[str])
     return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
 
@@ -390,7 +391,7 @@ def _part(request: SweepRequest, begin: float, end: float) -> Callable[[float], 
 
 
 def _require_sound(cells: Collection[Combination], request: SweepRequest) -> None:
-    """Raise ExperimentError if the lint rejects cells. It says how many, and gives the details of the first."""
+    """Raise ExperimentError if the lint rejects cells. Its message gives their number, and the details of the first."""
     refused: list[tuple[str, ExperimentError]] = []
     for cell in watched(cells, len(cells), _part(request, 0.3, 0.7)):
         try:
@@ -454,7 +455,7 @@ class LocalDesk(SweepDesk):
     """Sweeps that run on this computer's processors."""
 
     def __init__(self, target: Target, host: Host) -> None:
-        """Take the option ``time`` from ``target`` if it is an embedded kernel. Ignore everything else in it."""
+        """Take the option ``time`` from ``target`` if it is an embedded kernel. Ignore the rest of ``target``."""
         time = target.options.get("time") if target.kind is TargetKind.UML else None
         self._target = parse_target(f"uml:?time={time}" if time else "uml:")
         self._host = host
@@ -503,7 +504,7 @@ class LocalDesk(SweepDesk):
         return len(run_sweep(plan, request, folder).failed)
 
     def _planned(self, name: str, **callbacks: Any) -> tuple[SweepFolder | None, SweepPlan, SweepRequest]:
-        """Plan a sweep. In real time it gets one worker, because cells measured in parallel disturb each other."""
+        """Plan a sweep. In real time, it gets one worker, because cells that run in parallel disturb each other."""
         sweep, text, folder = self._find(name)
         target = folder.in_its_time(self._target) if folder else self._target
         request = SweepRequest(target, self._host, parse_cluster("local"), **callbacks)

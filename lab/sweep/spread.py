@@ -181,7 +181,7 @@ class TaskSpread:
         on_notice: Callable[[str], None] = lambda _: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take a callback ``on_state`` for the numbers of running tasks and of workers that get tasks."""
+        """``on_state`` is called with the number of running tasks and the number of workers that get tasks."""
         self._pool, self._function = pool, function
         self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled
         self._unfit: set[str] = set()

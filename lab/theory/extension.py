@@ -13,7 +13,7 @@ import msgspec
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """An estimate and its 95 % interval. All three are finite and not negative."""
+    """An estimate and its 95 % interval. All three values are finite and not negative."""
 
     value: float
     """The estimate. It is 0 if nothing was observed, and then only ``high`` is known."""
@@ -67,7 +67,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_losses(self) -> bool:
-        """Whether any loss was seen. If not, only a bound on each figure is known: ``high``, or ``low`` for nines."""
+        """Whether any loss was seen. If not, only one bound of each figure is known: ``high``, or ``low`` for nines."""
         return self.losses_per_array_year.value > 0
 
 

@@ -1,4 +1,4 @@
-"""Predictions of array performance. Each comes with its reason in a sentence or two.
+"""Predictions of array performance, each with its reason in a sentence or two.
 
 There are two kinds. **Closed forms** are for teaching and for checks by hand: capacity in I/Os, penalties, and bounds
 from operational analysis (Denning and Buzen, 1978). An array completes at most one request in the time
@@ -29,7 +29,7 @@ from lab.workloads.workload import AccessPattern, Direction, Workload
 
 
 def covered_zones(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[StripZone, ...]:
-    """Return the zones and parts of zones in the first ``covered_bytes`` of an array, or in all of it if None."""
+    """Return the zones and parts of zones in the first ``covered_bytes`` of an array, or in all of it by default."""
     zones = strip_zones(member_bytes)
     end = zones[-1].end if covered_bytes is None else covered_bytes
     return tuple(replace(zone, end=min(zone.end, end)) for zone in zones if zone.start < end)
@@ -117,7 +117,7 @@ def expected_busy_disks(disks: int, depth: float) -> float:
 
 
 def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> float:
-    """Predict small random reads or writes per second with ``depth`` I/Os in flight, in closed form.
+    """Predict the number of small random reads or writes per second with ``depth`` I/Os in flight, in closed form.
 
     The result is the number of busy disks divided by the service time of one request. It is limited by the capacity of
     the busiest member. Raises SpecError if there are no disks.
@@ -154,8 +154,8 @@ def sequential_bytes_per_second(
     """Return the upper bound for one sequential stream of large requests.
 
     ``member_bytes`` contains the sizes of a RAID 0's members. If they are unequal, they create zones, and the result is
-    the mean over the first ``covered_bytes`` of the array, or over all of it if that is None. Raises SpecError if there
-    are no disks, or if the direction is a mix.
+    the mean over the first ``covered_bytes`` of the array, or over the whole array if ``covered_bytes`` is None. Raises
+    SpecError if there are no disks, or if the direction is neither read nor write.
     """
     if not disks or direction not in (Direction.READ, Direction.WRITE):
         raise SpecError(f"no sequential prediction for '{direction}' on {len(disks)} disks", hint="use read or write")
@@ -210,11 +210,11 @@ def predict_load(
     """Predict the performance of ``workload`` on this array, complete or without the slots in ``failed``.
 
     ``working_bytes`` is the load's working set on the array. If it is given, hits in md's stripe cache are included.
-    Random requests are aligned. Without ``chunk_bytes``, they are assumed to lie within a chunk. ``member_bytes``
+    Random requests are aligned. Without ``chunk_bytes``, each is assumed to lie within a chunk. ``member_bytes``
     contains the sizes of the members. In a RAID 0 of unequal members, the zones beyond ``working_bytes`` are ignored.
 
-    Raises SpecError if the workload verifies, because its direction is not constant then. Also raises SpecError if the
-    array has failed, if the load is sequential and the array degraded, or if ``requests_for`` does.
+    Raises SpecError for a verify workload, because its direction is not constant. Also raises SpecError if the array
+    has failed, if the load is sequential and the array is degraded, or if ``requests_for`` does.
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="use a read or write workload")
@@ -310,7 +310,7 @@ class Demand:
 def demand(
     level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset(), chunks: int = 1
 ) -> Demand:
-    """Return the demand of a read or write of ``chunks`` chunks without the stripe cache, like ``requests_for``."""
+    """Return the demand of a read or write of ``chunks`` chunks, without the stripe cache. Raises SpecError."""
     idle = Servers([Server(1.0, 1.0)] * members, follows_heads=True)
     requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True, chunks=chunks)
     work = ([0.0] * members, [0.0] * members)

@@ -124,7 +124,7 @@ class Servers:
         return len(ends)
 
     def head(self, slot: int) -> float:
-        """Return the address of the member's last completed I/O as a fraction of its size. ``pending`` updates it."""
+        """Return the address of the member's last completed I/O, from 0 to 1. ``pending`` updates it."""
         return self._heads[slot]
 
 
@@ -146,7 +146,10 @@ class Requests(ABC):
 
 
 class FixedRequests(Requests):
-    """Requests to a bare disk, RAID 0 or full stripes of RAID 4, 5 and 6. Only the place determines the member I/Os."""
+    """Requests to a bare disk, to RAID 0, or of full stripes of RAID 4, 5 and 6.
+
+    Only the place of a request determines its member I/Os.
+    """
 
     def __init__(self, reads: Sequence[tuple[int, ...]], writes: Sequence[tuple[int, ...]]) -> None:
         self.places = len(reads)
@@ -321,9 +324,9 @@ def requests_for(
 
     ``stripes`` is the number of pages of the working set on each member. If it is given, hits in the stripe cache are
     included. ``chunks`` is the number of chunks of one request. ``shares`` contains the members' shares of the requests
-    to a RAID 0 (lab.theory.model). If it is empty, the shares are equal. Raises SpecError if the array has failed, or
-    if requests have several chunks, unless the level is RAID 0 or each is a full stripe of a complete array with
-    parity.
+    to a RAID 0 (lab.theory.model). If it is empty, the shares are equal. Raises SpecError if the array has failed. Also
+    raises SpecError if requests have several chunks, unless the level is RAID 0 or each request is a full stripe of a
+    complete array with parity.
     """
     if failed and not level.survives(failed, members):
         raise SpecError(
@@ -371,7 +374,7 @@ _WARMUP_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class ArrayUnderLoad:
-    """Requests at random addresses on one array."""
+    """A load of requests at random addresses on one array."""
 
     level: Level
     servers: tuple[Server, ...]
@@ -403,7 +406,7 @@ class LoadFigures:
 
 @lru_cache(maxsize=4096)
 def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
-    """Simulate ``requests`` requests after a warm-up; None means as many as a prediction needs. Raises SpecError."""
+    """Simulate ``requests`` requests after a warm-up, by default as many as a prediction needs. Raises SpecError."""
     if not load.servers or load.depth < 1:
         raise SpecError(
             f"no prediction for {len(load.servers)} disks at queue depth {load.depth}", hint="use at least 1 of each"
@@ -427,7 +430,7 @@ _Event = tuple[float, int, float, Stage | None, float]
 
 
 class _Run:
-    """One simulation. It handles events in order of time, and each event is the end of a stage of a request."""
+    """One simulation. It handles events in the order of their times. Each event is the end of a stage of a request."""
 
     def __init__(self, load: ArrayUnderLoad, requests: int) -> None:
         self._load = load
@@ -475,7 +478,7 @@ class _Run:
             replace(events, start(now, number))
 
     def _start(self, now: float, number: int) -> _Event:
-        """Issue requests up to the next one that has member I/Os. Stripe cache hits before it complete immediately."""
+        """Issue requests up to the next one that has member I/Os. Requests that hit the stripe cache take no time."""
         requests, places = self._requests, self._places
         share = self._load.write_share
         is_write = share >= 1
@@ -507,7 +510,7 @@ class _Run:
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:
     """Return at least ``count`` places in random order, all with equal frequency.
 
-    The places look independent to the queues, because the memory of the queues is far shorter. Yet the run uses all
+    To the queues, the places look independent, because the memory of the queues is far shorter. Yet the run uses all
     members about equally often, so that the mean of a short run is nearly that of a long one.
     """
     rounds = -(-2 * count // places)

@@ -59,7 +59,7 @@ class FioJob(msgspec.Struct, frozen=True):
 
     @property
     def real_write(self) -> FioDirection:
-        """The writes that really took place. ``verify_only`` also counts writes that it only replays."""
+        """The writes that really took place. With ``verify_only``, fio also counts writes that it only replays."""
         return FioDirection() if "verify_only" in self.options else self.write
 
 
@@ -175,9 +175,9 @@ def _figures(section: FioDirection, *, untimed_beside: FioDirection | None = Non
 
 
 def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
-    """Return the latency in seconds that ``percent`` of the samples do not exceed, by fio's rule. None without samples.
+    """Return the latency in seconds that ``percent`` % of the samples do not exceed, by fio's rule.
 
-    ``bins`` maps a bin's latency in nanoseconds to its count.
+    Without samples, return None. ``bins`` maps a bin's latency in nanoseconds to its count.
     """
     total, seen = sum(bins.values()), 0
     for nanoseconds in sorted(bins):
@@ -188,14 +188,14 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 
 
 def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
-    """Return the histogram of the latencies between two documents. It maps the nanoseconds of a bin to its count."""
+    """Return the histogram of the latencies between two documents: each bin's nanoseconds and its count."""
     earlier, later = _latency_section(before).bins, _latency_section(after).bins
     new = {digits(key): count - earlier.get(key, 0) for key, count in later.items()}
     return {nanoseconds: count for nanoseconds, count in new.items() if nanoseconds is not None and count > 0}
 
 
 def _latency_section(section: FioDirection) -> FioLatency:
-    """Return the latency section with a histogram, from submission to completion if fio reports that."""
+    """Return the latency section that has a histogram, preferably the one from submission to completion."""
     return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
 
 
@@ -233,7 +233,7 @@ class MeasuredWindow:
 
     @property
     def early_seconds(self) -> float:
-        """Time by which a document may precede an edge."""
+        """Time by which a document may precede an edge of the window."""
         return _EARLY_FRACTION * self.interval_seconds
 
 
@@ -340,7 +340,7 @@ class LiveFeed:
                     self.notes = (*self.notes, line.strip())
 
     def intervals(self, chunks: Iterable[str]) -> Iterator[LiveInterval]:
-        """Yield each complete interval of fio's output. The last may be very short; without I/O, it is omitted."""
+        """Yield the intervals of fio's output. The last one may be very short, and is omitted if it has no I/O."""
         before: FioDocument | None = None
         held_back: FioDocument | None = None
         for text in self.documents(chunks):
@@ -373,7 +373,7 @@ class LiveFeed:
             self._is_full = clock >= latest - window.early_seconds
 
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
-        """Return the figures of the measured interval or of the whole run, from the last document of the ended process.
+        """Return the figures of the measured interval or of the whole run. Call this when the process has ended.
 
         Raises WorkloadError if the exit status is not 0 (or 128 with ``accept_interrupted``), if JSON is missing or
         incomplete, if fio reports an error such as a failed verification, or if there is more than one entry
@@ -411,7 +411,7 @@ class LiveFeed:
         return self._in_window(self.window, whole) if self.window else whole
 
     def _in_window(self, window: MeasuredWindow, whole: JobFigures) -> JobFigures:
-        """Return ``whole`` with the figures of the window; unchanged if the load was stopped before its window began.
+        """Return ``whole`` with the figures of the window, or unchanged if the load was stopped before the window.
 
         Raises MeasurementDisturbed, and WorkloadError if no I/O completed in the window.
         """

@@ -1,4 +1,4 @@
-"""The fio job files and command lines, synthetic traces and dd commands that workloads run.
+"""The fio job files and command lines, the synthetic traces and the dd commands of workloads.
 
 Some published recipes measure with dd (GNU coreutils, dd(1)), which prints ``BYTES bytes (...) copied, SECONDS s,
 ...`` on standard error when it ends. Its figures are those of writes to the page cache, unless the recipe has
@@ -46,8 +46,9 @@ _FINGERPRINT_CHARACTERS = 16
 def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
     """Return a text that is equal for two runs of a load if they access the same addresses in the same order.
 
-    The text is empty if addresses are not random, if the seed comes from the system, or for a replay without its
-    traces. ``traces`` are the replayed traces, if any. ``fio_version`` is as printed by fio, such as ``fio-3.33``.
+    The text is empty if addresses are not random, if the seed comes from the system, or if the traces of a
+    replay are missing. ``traces`` are the replayed traces, if any. ``fio_version`` is as printed by fio, such as
+    ``fio-3.33``.
     """
     if traces:
         return _digest("\n".join(traces))
@@ -131,7 +132,7 @@ RUN_REQUESTS = 8
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
-    """Generate a trace over the first ``space_bytes`` of a device, and spread its requests over ``streams`` streams.
+    """Generate a trace over the first ``space_bytes`` of a device, and distribute its requests to ``streams`` streams.
 
     Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError if the kind is unknown,
     the space is too small, or no request is due within the duration.
@@ -391,7 +392,10 @@ def _one_file(target: JobTarget) -> str:
 
 
 def _job_place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
-    """Yield a file or a region for each job, so that jobs do not share an inode's lock or overwrite others' data."""
+    """Yield the lines that give each job its own file or region.
+
+    Otherwise jobs would share the lock of an inode, and overwrite each other's data.
+    """
     yield f"size={size_bytes}"
     if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"

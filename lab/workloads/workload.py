@@ -104,9 +104,9 @@ def require_permitted(problems: Iterable[str], what: str) -> None:
 
 
 def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, writes: bool = True) -> Iterator[str]:
-    """Yield the violations in a fio job file.
+    """Yield what is not permitted in a fio job file.
 
-    ``paths`` holds the permitted values of the options that give a file, and options that are not in it are forbidden.
+    ``paths`` holds the permitted values of each option that gives a file. Such an option without an entry is forbidden.
     None permits any file, for a job that is checked but not run. ``writes`` says whether the target may be changed.
     """
     lines = text.split("\n")
@@ -186,7 +186,7 @@ def _seconds(text: str) -> float:
 
 
 def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *, writes: bool) -> Iterator[str]:
-    """Yield the violations in the operands of dd. ``block_bytes`` is the required value of ``bs``; None permits any."""
+    """Yield what is not permitted in the operands of dd. ``bs`` must be ``block_bytes``, unless that is None."""
     given: dict[str, str] = {}
     for operand in operands:
         key, _, value = operand.partition("=")
@@ -309,7 +309,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def region_count(self) -> int:
-        """The number of files, or of regions of a device. Each job has one, but a recipe or a trace has only one."""
+        """The number of files, or of regions of a device. Each job has its own; a recipe or a trace has only one."""
         return 1 if self.recipe or self.trace else self.jobs
 
     @property
@@ -328,7 +328,7 @@ def changed(workload: Workload, **changes: object) -> Workload:
 
 
 def _recipe_problems(workload: Workload) -> Iterator[str]:
-    """Yield the violations in a recipe. ``{filename}`` is the placeholder of its target."""
+    """Yield what is not permitted in a recipe. ``{filename}`` is the placeholder for its target."""
     if workload.program is LoadProgram.DD:
         program, *operands = COUNT.sub(r"\1", workload.recipe).split() or [""]
         if program != "dd":
