@@ -1,4 +1,4 @@
-"""Verbs on the selected disk and array, the array that the user composes, and the next step for a new user."""
+"""Actions on the selected disk and array, the array that the user composes, and the next step for a new user."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def selected_disk(state: LabState) -> LabDisk | None:
 
 
 def selected_member(state: LabState) -> tuple[ArrayStatus, MemberStatus] | None:
-    """Return the selected disk as a member, with its running array, or None if it belongs to none."""
+    """Return the running array that the selected disk is a member of, with the member, or None if there is none."""
     return state.member_of(state.selected_disk or "")
 
 
@@ -124,7 +124,7 @@ def joining_disk(state: LabState) -> LabDisk | None:
 
 
 def selection_of(state: LabState) -> Selection:
-    """Return the selection that actions apply to, which determines which of them are possible."""
+    """Return the selection to which actions apply. It determines which actions are possible."""
     found, disk, array = selected_member(state), selected_disk(state), target_array(state)
     known = state.found.array(array.name) if state.found and array else None
     resting = next(iter(state.resting_arrays), None)
@@ -255,7 +255,7 @@ class LevelTable(RowsWidget[LevelRow]):
         return lines
 
     def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style, gap: int) -> Line:
-        """Return a line of the table, after ``sign``. The second column is right-aligned, the others left-aligned."""
+        """Return a line of the table, preceded by ``sign``. Only the second column is right-aligned."""
         line = self.line(width).add(f"{sign} ", style)
         for column, (text, cells) in enumerate(zip(words, widths, strict=True)):
             line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * gap)
@@ -292,7 +292,7 @@ NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
 
 
 def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
-    """Return one row per system for unequal disks, with the same disks. ``level`` is the chosen system."""
+    """Return one row per system for unequal disks, all for the same disks. ``level`` is the chosen system."""
     rows = []
     for each in shown.systems:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
@@ -494,7 +494,7 @@ class Draft:
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
     def changed(self, key: str, value: str) -> Draft:
-        """Return a copy with a new value for one row, given as the row shows it."""
+        """Return a copy in which one row has a new value. The value is text in the form that the row shows."""
         match key:
             case "level":
                 return replace(self, level=next(level for level in LEVELS if title_of(level) == value))

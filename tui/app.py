@@ -1,4 +1,4 @@
-"""The app. It has modes, which share one lab, stores settings between runs, and handles input typed ahead.
+"""The app. Its modes share one lab. It stores settings between runs, and handles input typed ahead.
 
 A damaged settings file does not prevent the app from starting.
 """
@@ -280,7 +280,7 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
         return _bearable(super().size)
 
     def get_driver_class(self) -> type[Driver]:
-        """Return ``TerminalDriver``, which tolerates any input and a lost terminal, else Textual's own driver."""
+        """Return ``TerminalDriver``, which tolerates any input and a lost terminal, in place of Textual's driver."""
         usual = super().get_driver_class()
         return TerminalDriver if usual.__name__ == "LinuxDriver" else usual
 

@@ -119,7 +119,7 @@ class _Plot:
             self.put(row, column + offset, sign, style)
 
     def runs(self, row: int) -> Iterator[tuple[str, str]]:
-        """Yield (text, style) for each run of one style in a row. A blank has the style of the cell before it."""
+        """Yield (text, style) for each part of a row with one style. A blank has the style of the cell before it."""
         text, style = "", ""
         for column in range(self.columns):
             sign, new_style = self.cells.get((row, column), (" ", style))
@@ -226,7 +226,7 @@ class TimeChart(LineWidget):
         return [*lines, self._time_axis(width, gutter, columns)]
 
     def _header(self, width: int) -> Line:
-        """Return the title and the legend. If there is little room, omit the values first, then names from the end."""
+        """Return the title and the legend. If there is little room, omit the values, then the last names."""
         title = self.line(width).add(self.title, self.style("title"))
         newest = [(series, _newest(series)) for series in self._series]
         for with_values in (True, False):
@@ -599,7 +599,7 @@ class StripeDiagram(LineWidget):
 
 
 def _rows_of(picture: _Picture, rows: int) -> tuple[StripeRow, ...]:
-    """Return about ``rows`` stripe rows, divided between the parts of RAID 10 far, or none for an invalid array."""
+    """Return about ``rows`` stripe rows, divided between the parts of a far RAID 10, or none for an invalid array."""
     try:
         first = stripe_rows(picture.level, picture.layout, len(picture.members), 1)
         parts = len(first)
@@ -658,7 +658,7 @@ class SliceCell:
 
 @dataclass(frozen=True, slots=True)
 class SliceLine:
-    """A row of the diagram, with each disk's slice, if it has one there. ``size`` is the size of a slice as text."""
+    """A row of the diagram, with the slice of each disk that has one there. ``size`` is a slice's size as text."""
 
     size: str
     cells: tuple[SliceCell | None, ...]

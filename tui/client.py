@@ -1,4 +1,4 @@
-"""The lab's side of the app, which opens the lab on a separate thread, and runs work on it, one piece at a time.
+"""The lab's side of the app. It opens the lab on a separate thread, and runs work on the lab, one piece at a time.
 
 The threads post messages instead of using widgets. After the machine is lost, ``start`` reopens it, while the state and
 the measurements of the app remain.
@@ -64,7 +64,7 @@ class CommandLog:
         self._typed.line = line
 
     def ended_in_terminal(self, command: TypedCommand) -> None:
-        """Record a completed command line of the terminal."""
+        """Record a command that has ended in the terminal."""
         self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", self._now()))
 
     def on_command(self, result: CommandResult) -> None:
@@ -180,10 +180,10 @@ class LabClient:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Close the session during work that opens the same machine. This must not run on the app's own thread.
+        """Close the session while other work opens the same machine. This must not run on the app's own thread.
 
-        If a session is being opened, wait for it first, because it already holds the lab's lock. Raises MachineLost if
-        the app is closing.
+        If a session is being opened, wait for it first, because that session already holds the lab's lock. Raises
+        MachineLost if the app is closing.
         """
         self._is_settled.wait()
         with self._lock:
@@ -212,7 +212,7 @@ class LabClient:
 
     @contextmanager
     def on_end(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Call ``stop`` before the session closes, if that is during this context."""
+        """Call ``stop`` before the session closes, if it closes inside this context."""
         self._helpers.append(stop)
         try:
             yield

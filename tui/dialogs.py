@@ -142,9 +142,9 @@ class MenuScreen(Modal[str | None]):
 
 
 class TypedScreen(Modal[None]):
-    """Passes typed input to ``give``. If that returns an error as a sentence, the dialog shows it and stays open.
+    """Passes typed input to ``give``. If ``give`` returns an error as a sentence, the dialog shows it and stays open.
 
-    Its style is in app.tcss, because a ``CSS_PATH`` would be looked up in the folders of its subclasses.
+    The style of the dialog is in app.tcss, because a ``CSS_PATH`` would be looked up in the folders of its subclasses.
     """
 
     TITLES: ClassVar[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""The Drills screen, with a list of the best verdicts, the open drill, and the debriefing."""
+"""The Drills screen, with the list of drills and their best verdicts, the open drill, and the debriefing."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Drills:
         self._frontend.beside("drills", read, on_done=listed)
 
     def receive(self, message: LabMessage) -> None:
-        """Find an open drill when the lab opens, and count the bytes written every ``_COUNT_SECONDS`` of a drill."""
+        """Find an open drill when the lab opens. During a drill, count the written bytes every ``_COUNT_SECONDS``."""
         if isinstance(message, SessionOpened):
             self._find()
             self._read_left()
@@ -261,7 +261,7 @@ class Drills:
     def perform(self, verb: OpenDrillVerb, then: Callable[[Report], object] = lambda _: None) -> None:
         """Perform a verb on the open drill, then call ``then``. An error is shown.
 
-        If no array with the data is running although one could, only a second debriefing ends the drill.
+        If no array with the data is running, although one could be started, only a second debriefing ends the drill.
         """
         desk = self._desk
         if isinstance(verb, ClosedLabVerb):

@@ -109,7 +109,7 @@ class InputGate:
         return self._taken()
 
     def tick(self, now: float) -> list[str | Pasted]:
-        """Handle a period without input up to ``now``, in seconds of the same clock."""
+        """Handle a period without input that ends at ``now``, in seconds of the same clock."""
         silent = now - self._received_seconds
         if self._paste is not None and silent >= PASTE_SECONDS:
             # The held text may have been the beginning of an end sequence.

@@ -92,7 +92,7 @@ class FaultView(JobView[Line]):
 
 
 def stored_views(host: Host) -> Mapping[str, FaultView]:
-    """Return the newest stored outcome of each item, by its id. Outcomes that cannot be read are omitted."""
+    """Return the newest stored outcome of each item, by the item's id. Outcomes that cannot be read are omitted."""
     found: dict[str, FaultView] = {}
     for run in stored_runs(host)[:_MOST_RUNS]:
         with suppress(LabError):

@@ -274,7 +274,7 @@ class FleetChoice:
         return tuple(rows)
 
     def changed(self, field: str, text: str, measured: Sequence[MeasuredRebuild] = ()) -> FleetChoice:
-        """Return a copy with a new value for one row, given as the row shows it."""
+        """Return a copy in which one row has a new value. The value is text in the form that the row shows."""
         if field == "measured":
             return replace(self, measured=next((each for each in measured if each.label == text), None))
         knob = _knob(field)
@@ -285,7 +285,7 @@ class FleetChoice:
         return replace(self, **changes)
 
     def with_each_scrub_interval(self) -> tuple[FleetChoice, ...]:
-        """Return copies with each scrub interval of ``SCRUBS``, this fleet's first, the others by distance."""
+        """Return a copy with each scrub interval of ``SCRUBS``, this fleet's own first, then the others by distance."""
         order = list(SCRUBS)
         at = order.index(self.scrub_hours)
         nearest = sorted(order, key=lambda each: abs(order.index(each) - at))
@@ -387,7 +387,7 @@ def figure_lines(choice: FleetChoice, found: LossFigures, width: int) -> tuple[t
 
 
 def share_rows(found: LossFigures) -> tuple[IntervalRow, ...]:
-    """Return the share of each cause of losses. Human error is not simulated."""
+    """Return each cause's share of the losses. Human error is not simulated."""
     shares = ((label, found.cause_losses.get(cause, 0.0)) for cause, label in _CAUSES.items())
     return tuple(IntervalRow(label, share, share, share, f"{100 * share:5.1f} %", colour=1) for label, share in shares)
 
@@ -533,7 +533,7 @@ def _bytes(count: float) -> str:
 
 
 def simulate(choice: FleetChoice) -> LossFigures:
-    """Compute the losses, on a separate thread. Raises LabError, including if the plugin is missing."""
+    """Compute the losses, on a separate thread. Raises LabError, also if the plugin is missing."""
     losses = extension(FleetLosses)
     if losses is None:
         raise LabError("the plugin that simulates fleets is missing", hint="install the complete raidlab package")

@@ -283,7 +283,7 @@ class Frontend:
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: LabMessage) -> None:
-        """Change the state as a message of the lab's threads says. Textual finds this method by its name."""
+        """Apply a message from the lab's threads to the state. Textual finds this method by its name."""
         lab = self.lab
         match message:
             case SnapshotTaken(snapshot=snapshot):
@@ -342,7 +342,7 @@ class Frontend:
 
     @property
     def views(self) -> Sequence[Any]:
-        """The screens in front. Their widgets watch the reactive ``changes``."""
+        """The screens in front. Their widgets watch the reactive attribute ``changes``."""
         return ()
 
     def call(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
@@ -356,7 +356,7 @@ class Frontend:
         on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """Run work on the open session that only reads or computes, after all work that was submitted earlier."""
+        """Run work that only reads or computes, on the open session, after all work that was submitted earlier."""
         self.client.submit(work).add_done_callback(partial(self._hand_over, on_done, on_error))
 
     def job(
@@ -413,7 +413,7 @@ class Frontend:
         self.start(PlanRun(self, plan), on_done=on_done, on_error=self.show_error)
 
     def start(self, run: PlanRun, *, on_done: Callable[[], object], on_error: Callable[[LabError], object]) -> None:
-        """Start a run after all work that was submitted earlier. It can be left from now on."""
+        """Start a run of a plan after all work that was submitted earlier. The run can be left from now on."""
         self.plan_runs.add(run)
 
         def failed(error: LabError) -> None:
@@ -477,7 +477,7 @@ class Frontend:
 class PlanRun:
     """One run of a plan. ``run`` is work for the lab's executor.
 
-    In the title and the reasons of the plan, a disk has both its names, such as ``disk02 (/dev/ubdb)``.
+    In the title and the reasons of the plan, a disk has both of its names, such as ``disk02 (/dev/ubdb)``.
 
     A plan that waits for md between steps runs in parts. The waiting steps run on a separate thread, so that other
     work can use the lab meanwhile. ``run`` runs the first part, and the other parts run without involving the caller.

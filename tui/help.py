@@ -116,7 +116,7 @@ class HelpScreen(Modal[None]):
 
 
 def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
-    """List the keys with their descriptions and ids for keymap files: the screen's own first, disabled ones dimmed."""
+    """List the keys with descriptions and ids for keymap files, the screen's own keys first, disabled keys dimmed."""
     seen: dict[str, tuple[str, str, str, bool]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
@@ -209,7 +209,7 @@ class WelcomeScreen(Modal[None]):
         self.watch(self, "changes", self._show_state)
 
     def _show_state(self) -> None:
-        """Show the state of the machine. When it runs, request the plan, so that its command is shown beforehand."""
+        """Show the state of the machine. Once it runs, request the plan, so that the dialog can show its command."""
         state, line = self.app.lab, self.query_one("#welcome-state", Static)
         if self._plan:
             return

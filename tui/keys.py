@@ -68,7 +68,7 @@ def hidden_key(
     *,
     priority: bool = False,
 ) -> Binding:
-    """Return a key that F1 and the palette list, but the line of keys does not."""
+    """Return a key that is listed by F1 and in the palette, but not in the line of keys."""
     return Binding(key, action, label, id=id, tooltip=tooltip, show=False, priority=priority)
 
 
@@ -125,7 +125,7 @@ SCREENS = (
 
 
 def mode_keys(prefix: str, action: str, tooltip: str) -> Iterator[Binding]:
-    """Yield the keys of all modes. ``prefix`` begins their ids, and ``action`` gets the id of the mode."""
+    """Yield the keys of all modes. Their ids begin with ``prefix``, and ``action`` gets the id of the mode."""
     for entry in SCREENS:
         call = f"{action}('{entry.mode}')"
         yield hidden_key(prefix + entry.mode, entry.key, call, entry.title, f"{tooltip} {entry.title} screen")

@@ -576,7 +576,7 @@ class LabScreen(ModeScreen):
         return action != "build" or self.app.lab.is_open
 
     def action_act(self, name: str) -> None:
-        """Apply a verb to the selection if it is possible. If it has a choice, show a menu first."""
+        """Perform an action on the selection if this is possible. If the action has a choice, show its menu first."""
         self._follow_cursor()
         kind, it = _ACTIONS[name], selection_of(self.app.lab)
         if self._has_disappeared() or kind.obstacle(it):

@@ -1,4 +1,4 @@
-"""The open lesson. Its step is checked at each sample, and shown in a panel on every screen.
+"""The open lesson. Its current step is checked at each sample, and shown in a panel on every screen.
 
 The panel names the screens and keys of the app instead of the commands in the lesson.
 
@@ -166,7 +166,7 @@ class Guide:
         self._evaluate(attempt, replace(scene, deep=self._disk_contents(attempt, self._since, state.snapshot)))
 
     def _evaluate(self, attempt: LessonSession, found: CheckedState) -> None:
-        """Evaluate the step. Show an error only once, although this happens at each sample."""
+        """Evaluate the step. This happens at each sample, but a repeated error is shown only once."""
         try:
             step_view = attempt.evaluate(found)
         except LabError as error:
@@ -285,13 +285,13 @@ class Guide:
 
     @property
     def fault_to_read(self) -> FaultToRead | None:
-        """Return the fault outcome that the student must read a number from now, or None."""
+        """Return the fault outcome from which the student must now read a number, or None."""
         step = self._step_to_read
         return _read_fault(step.reading.source) if step and step.reading else None
 
     @property
     def result_to_read(self) -> str:
-        """Return the id of the result that the student must read a number from now, or an empty string."""
+        """Return the id of the result from which the student must now read a number, or an empty string."""
         step = self._step_to_read
         measure = getattr(step.reading.source, "measure", "") if step and step.reading else ""
         record = self._attempt.results.get(measure) if self._attempt else None
@@ -388,7 +388,7 @@ class Guide:
         return ""
 
     def _check_without_lab(self, attempt: LessonSession) -> None:
-        """Check a step that needs only results, which the answer can complete even if the lab is not open."""
+        """Check a step that needs only results. An answer can complete such a step even if the lab is not open."""
         from lab.lessons.student import needs_lab
 
         if attempt.step is not None and not needs_lab(attempt.step):
@@ -453,7 +453,7 @@ class Guide:
         self._frontend.job(f"Lesson {attempt.lesson.number}: do the step", work)
 
     def measure(self) -> bool:
-        """Perform the step's measurement or fault in a separate lab. Return False if another job is running."""
+        """Run the step's measurement or fault test in a separate lab. Return False if another job is running."""
         attempt = self._attempt
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:

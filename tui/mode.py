@@ -73,7 +73,7 @@ class TopBar(Static):
         return left + Content(" " * (width - left.cell_length - right.cell_length)) + right
 
     def _fitting(self, width: int) -> tuple[Content, Content]:
-        """Return the modes and the machine. If they do not fit, shorten first the machine's text, then the modes."""
+        """Return the modes and the machine. If they do not fit, first shorten the machine's text, then the modes."""
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
             named = Content.from_markup("[bold $accent] raidlab [/]") + left
@@ -90,7 +90,7 @@ class TopBar(Static):
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
-        """Return the modes, with ``letters`` letters of each name, or all if None. The current name is always whole."""
+        """Return the modes, with whole names or ``letters`` letters of each. The current name is always whole."""
         parts = []
         for entry in SCREENS:
             is_shown = entry.mode == self._mode

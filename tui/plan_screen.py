@@ -321,7 +321,7 @@ class PlanScreen(Modal[None]):
         self.query_one(PlanView).action_copy()
 
     def show_failure(self, error: LabError) -> None:
-        """Show why the plan failed, or why it cannot be made. If the user has left, only the former is reported."""
+        """Show why the plan failed or cannot be made. If the user has left, report only the failure of a plan."""
         if self.plan_run is None and self.has_left:
             return
         if self.plan_run is None or not self.is_attached:

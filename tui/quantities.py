@@ -48,7 +48,7 @@ def clock_words(seconds: float) -> str:
 
 
 def age_words(seconds: float) -> str:
-    """Return an age, such as ``now``, ``25 s ago`` or ``3 min ago``. It is coarse, so that old lines rarely change."""
+    """Return an age, such as ``now``, ``25 s ago`` or ``3 min ago``, rounded so that old lines rarely change."""
     if seconds < 60:
         rounded = int(seconds) // 5 * 5
         return f"{rounded} s ago" if rounded else "now"
@@ -104,7 +104,7 @@ def ticks(scale: Scale, unit: Unit, count: int) -> tuple[tuple[float, str], ...]
 
 
 def _round_up(value: float) -> float:
-    """Round up to 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6 or 8 times a power of ten, whose halves are round too."""
+    """Round up to 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6 or 8 times a power of ten. Half of the result is round too."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     return next(step for step in steps if step * power >= value * (1 - 1e-9)) * power

@@ -177,7 +177,7 @@ class RowCells:
 
     @classmethod
     def fitting(cls, bays: Sequence[Bay], width: int, *, toggles: bool, glyphs: Glyphs) -> RowCells:
-        """Return widths that fit. If there is little room, omit first the kind of drive, then the node."""
+        """Return widths that fit. If there is little room, first omit the kind of drive, then the node."""
         name = max(len(bay.name) for bay in bays) + 1
         words = max(min(len(bay.words(glyphs)), 14) for bay in bays) + 1
         room = width - name - words - 5 - 2 * toggles
@@ -248,7 +248,7 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Toggled(Message):
-        """The user added or removed disks. The message contains only the change, as earlier ones may be queued."""
+        """The user chose or removed disks. The message contains only the change, as earlier messages may be queued."""
 
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()

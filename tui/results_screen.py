@@ -525,7 +525,7 @@ class ResultsScreen(ModeScreen):
             text.update("\n".join((explained, *comparison_notes(found), *lines)))
 
     def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | LabError | None:
-        """Return the comparison if it is computed. Otherwise let a thread compute it, and return None."""
+        """Return the comparison if it has been computed. Otherwise let a thread compute it, and return None."""
         key = (first.id, second.id)
         if key not in self._comparisons:
             self._comparisons[key] = None

@@ -132,7 +132,7 @@ def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
 
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
-    """Return the fio job file or the dd command for an array md0."""
+    """Return the fio job file or the dd command for an array named md0."""
     from lab.workloads.jobs import JobTarget, PathKind, dd_invocation, fio_invocations
     from lab.workloads.workload import LoadProgram
 
@@ -319,7 +319,7 @@ class Experiments:
 def request_of(
     frontend: Frontend, progress: Progress, cancelled: Cancelled, target: Target | None = None
 ) -> tuple[RunRequest, AbstractContextManager[None]]:
-    """Return a request that runs an experiment, and a context that closes the app's lab if they share the machine.
+    """Return a request that runs an experiment, and a context that closes the app's lab if both need its machine.
 
     ``progress`` is called with each ``RunProgress``. Without ``target``, the experiment runs on that of the app's lab.
     """

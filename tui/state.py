@@ -132,7 +132,7 @@ class LoadTicked(LabMessage):
 
 @dataclass
 class LoadEnded(LabMessage):
-    """The load ended. ``outcome`` is its measurement (None if it was stopped before any) or its error."""
+    """The load ended. ``outcome`` is its measurement, its error, or None if it was stopped before any measurement."""
 
     outcome: Measured | LabError | None
 
@@ -275,7 +275,7 @@ class LabState:
         """Whether the screens can skip the newest sample.
 
         While nothing changes, samples are shown less often, so that an idle app uses hardly any processor time. A
-        virtual clock is shown every second, because no sample follows the one at which the clock stops.
+        virtual clock is shown at each of its seconds, because no sample follows the one at which the clock stops.
         """
         if self.pace:
             return self.quiet_snapshots > 0 and not self.has_ticked
@@ -311,7 +311,7 @@ class LabState:
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
     def full_disk_name(self, node: str) -> str:
-        """Return the full name, such as ``disk02 (/dev/ubdb)``, or the node itself if it is no disk of the lab."""
+        """Return the full name, such as ``disk02 (/dev/ubdb)``, or the node itself if it is not a disk of the lab."""
         return next((disk.full_name for disk in self.disks if disk.node == node), node)
 
     def member_of(self, disk_name: str) -> tuple[ArrayStatus, MemberStatus] | None:

@@ -48,7 +48,7 @@ from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanne
 
 @dataclass(frozen=True, slots=True)
 class StepText:
-    """The text that replaces the verdict below the bytes, about a write or a crash, step by step."""
+    """The step-by-step text about a write or a crash, which replaces the verdict below the bytes."""
 
     title: str
     lines: tuple[str, ...]
@@ -261,7 +261,7 @@ class StripeScreen(ModeScreen):
         self._show()
 
     def _read(self) -> None:
-        """Read the stripe. If one is already being read, read the current place afterwards."""
+        """Read the stripe at the current place. If a stripe is already being read, read this one afterwards."""
         at = self._at
         if self._is_reading or not at.array:
             return

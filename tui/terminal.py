@@ -1,6 +1,6 @@
-"""The app's terminal on the machine. It has a session, an alternate screen, and scrolled-off lines.
+"""The app's terminal on the machine, with an alternate screen and scrolled-off lines.
 
-The session continues when the app shows another screen, and ends with the lab's session.
+The terminal's session continues when the app shows another screen, and ends with the lab's session.
 
 pyte stores the characters, but this module parses the output, because pyte's own parser fails on unknown sequences, and
 pyte has no alternate screen. Sequences that are not in the tables below are dropped, so they never reach the user's own
@@ -102,7 +102,10 @@ class TerminalSession:
         self._frontend.call(self._frontend.rescan)
 
     def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
-        """Open the terminal and read its output, on a separate thread. A program that prints faster has to wait."""
+        """Open the terminal and read its output, on a separate thread.
+
+        A program that prints faster than its output is shown has to wait.
+        """
         columns, rows = screen.columns, screen.lines
         try:
             terminal = session.machine.terminal(columns, rows, on_command=self._report_command)

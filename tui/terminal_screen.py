@@ -102,7 +102,7 @@ _NUMBERS["bfightmagenta"] = 13
 
 
 class TerminalView(Widget, can_focus=True):
-    """Shows ``app.terminal``. While it has the focus, the app handles the keys below, and the program all others."""
+    """Shows ``app.terminal``. While it has the focus, the app handles ``OWN_KEYS``, and the program all other keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f12", "screen.leave_terminal", "Leave", id="terminal.leave", tooltip="From the terminal to the list"),

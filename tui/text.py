@@ -470,9 +470,10 @@ def _resumes(argv: Sequence[str]) -> bool:
 
 
 def _chooses_target(argv: Sequence[str], target: str) -> bool:
-    """Whether the command names its target, or runs on machines of its own: a sweep, or a result that is resumed.
+    """Whether the command needs no ``--on``, because it names its target or runs on machines of its own.
 
-    A result is resumed on ``target``, the text mode's, if raidlab would not choose such a target by itself.
+    Sweeps run on machines of their own. So do resumed results, if raidlab would choose a target such as ``target``, the
+    text mode's, by itself.
     """
     # What follows "--" is a command for the machine.
     own = argv[: argv.index("--")] if "--" in argv else argv
@@ -498,7 +499,7 @@ class TextApp(Frontend):
         """``run_line`` runs a command line and returns its exit status. ``commands`` are the names of its commands.
 
         ``read_verb`` returns the verb for a command's words, or None for other commands. It raises LabError.
-        ``read`` returns the next line, which is empty at the end of the input, the way ``readline`` does.
+        ``read`` returns the next line, or an empty string at the end of the input, as ``readline`` does.
         """
         self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
         self.connect(target, make_client)
@@ -542,7 +543,10 @@ class TextApp(Frontend):
                 self._handle_message(item)
 
     def end_by(self, number: int) -> None:
-        """End the text mode after a signal or a lost terminal. An exception could interrupt closing the lab."""
+        """End the text mode after a signal or a lost terminal.
+
+        Raises no exception, because it could interrupt the closing of the lab.
+        """
         self.ended_by = number
         self._inbox.put(None)
 

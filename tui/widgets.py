@@ -124,7 +124,7 @@ class LineWidget(Widget):
         return Line(width, self._brushes[""] if self._brushes else self.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Schedule a repaint, or send regions of what is painted to the screen."""
+        """Schedule a repaint. With ``regions``, only send these parts of what is painted to the screen."""
         if not regions:
             self._painted = None
         return super().refresh(*regions, **options)
@@ -304,7 +304,10 @@ class Choices(LineWidget, can_focus=True):
 
     @dataclass
     class Stepped(Message):
-        """The user stepped ``by`` values. This is relative, as the value may change before the message is handled."""
+        """The user moved ``by`` values forward in a row.
+
+        The message is relative, as the value may change before the message is handled.
+        """
 
         key: str
         by: int
