@@ -538,20 +538,23 @@ class RecordFile(Generic[T]):
     most_bytes: int = MOST_OWN_BYTES
 
     def read(self) -> T | None:
-        """Return the content; None if there is no file. Raises ``error`` if the file is damaged or cannot be read."""
+        """Return the content, or None if there is no file. Raises ``error`` if the file is damaged or unreadable."""
         with suppress(FileNotFoundError):
             return read_own_json(self.path, self.kind, most_bytes=self.most_bytes, error=self.error)
         return None
 
     def read_or(self, default: Other) -> T | Other:
-        """Return the content; ``default`` if there is no file, or if the file is damaged or cannot be read."""
+        """Return the content, or ``default`` if the file is missing, damaged or unreadable."""
         with suppress(self.error):
             found = self.read()
             return default if found is None else found
         return default
 
     def replace(self, value: T | None) -> None:
-        """Store the content atomically; None removes the file. Raises ResultError, or OSError if removal fails."""
+        """Store the content atomically, or remove the file if ``value`` is None.
+
+        Raises ResultError if storing fails, and OSError if the removal fails.
+        """
         if value is None:
             self.path.unlink(missing_ok=True)
         else:

@@ -37,7 +37,7 @@ def larger_command(state: LabState) -> str:
 
 
 def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
-    """Ask the user, then add two larger disks. ``on_done`` gets their names, possibly before the disks exist.
+    """Ask for confirmation, then add two larger disks. ``on_done`` gets their names, possibly before the disks exist.
 
     An embedded kernel is restarted for this, and its arrays are then reassembled.
     """
@@ -407,7 +407,7 @@ class Draft:
         return self.disks[len(self.members) :]
 
     def role(self, disk: str) -> str:
-        """Return the role of a chosen disk, such as ``slot 0`` or ``spare``; empty if it is not chosen."""
+        """Return the role of a chosen disk, such as ``slot 0`` or ``spare``, or "" for other disks."""
         if disk in self.members:
             return f"slot {self.members.index(disk)}"
         return "spare" if disk in self.disks else ""

@@ -60,7 +60,7 @@ class CommandLog:
         self._plans.append({step.argv: step.why for step in plan.steps})
 
     def typed(self, line: str) -> None:
-        """Note that the user typed the next command of this thread."""
+        """Record that the user typed the next command of this thread."""
         self._typed.line = line
 
     def ended_in_terminal(self, command: TypedCommand) -> None:
@@ -220,7 +220,7 @@ class LabClient:
             self._helpers.remove(stop)
 
     def machine_seconds(self) -> float:
-        """Return the time of the machine's clock now, on the time axis of the samples; 0 before the first sample."""
+        """Return the time of the machine's clock now, on the time axis of the samples, or 0 before the first sample."""
         monitor = self._monitor
         return (monitor.machine_seconds() if monitor else None) or 0.0
 

@@ -191,7 +191,7 @@ class Drills:
         )
 
     def hint_line(self) -> str | None:
-        """Return one line of markup about the open drill, for every screen; None if no drill is open."""
+        """Return one line of markup about the open drill, for every screen, or None if no drill is open."""
         view = self.view
         if view is None:
             return None
@@ -259,7 +259,7 @@ class Drills:
             self.perform(DrillHint())
 
     def perform(self, verb: OpenDrillVerb, then: Callable[[Report], object] = lambda _: None) -> None:
-        """Perform a verb on the open drill, then call ``then``. An error is shown.
+        """Perform ``verb`` on the open drill, then call ``then``. An error is shown.
 
         If no array with the data is running, although one could be started, only a second debriefing ends the drill.
         """
@@ -302,7 +302,7 @@ class Drills:
         self._frontend.job(verb.label, work, on_done=done, on_error=failed)
 
     def _perform_closed(self, verb: ClosedLabVerb) -> Report:
-        """Perform a verb even if the machine is lost. Raises DrillError if no drill is open."""
+        """Perform ``verb`` even if the machine is lost. Raises DrillError if no drill is open."""
         from lab.drills.case import DrillCase
 
         host, target = self._frontend.client.host, parse_target(self._frontend.lab.target or "uml:")

@@ -74,7 +74,7 @@ class FaultItem:
 
 @dataclass(slots=True)
 class FaultView(JobView[Line]):
-    """The output from a run of one item."""
+    """The output of a run of one item."""
 
     item: str
     lines: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_LINES))

@@ -302,7 +302,7 @@ def _years(years: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A parameter of a fleet in the form."""
+    """A row of the form, which sets one parameter of a fleet."""
 
     field: str
     label: str
@@ -533,7 +533,7 @@ def _bytes(count: float) -> str:
 
 
 def simulate(choice: FleetChoice) -> LossFigures:
-    """Compute the losses, on a separate thread. Raises LabError, also if the plugin is missing."""
+    """Compute the losses. Call this on a separate thread. Raises LabError, also if the plugin is missing."""
     losses = extension(FleetLosses)
     if losses is None:
         raise LabError("the plugin that simulates fleets is missing", hint="install the complete raidlab package")

@@ -239,7 +239,7 @@ class Guide:
 
     @property
     def _target(self) -> Target | None:
-        """The target of the lab; None until it is known."""
+        """The target of the lab, or None until it is known."""
         return parse_target(self._frontend.lab.target) if self._frontend.lab.target else None
 
     @property
@@ -257,7 +257,7 @@ class Guide:
         return self._is_elsewhere
 
     def hint_line(self) -> str | None:
-        """Return one line of markup about the open lesson, for every screen; None if no lesson is open."""
+        """Return one line of markup about the open lesson, for every screen, or None if no lesson is open."""
         view = self.view
         if view is None:
             return None
@@ -574,7 +574,7 @@ def _read_fault(source: Source) -> FaultToRead | None:
 
 
 def read_at(step: ReadyStep) -> str:
-    """Return the mode that shows the number to read; an empty string if the step's text says where it is."""
+    """Return the mode that shows the number to read, or an empty string if the step's text says where it is."""
     places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
     return next((places[type(action)] for action in step.apart if type(action) in places), "")
 

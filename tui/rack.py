@@ -248,7 +248,7 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Toggled(Message):
-        """The user chose or removed disks. The message contains only the change, as earlier messages may be queued."""
+        """The user changed the choice of disks. The message contains only the change, as earlier ones may be queued."""
 
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()
@@ -497,7 +497,7 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
 
 
 def carried_words(state: LabState, disk: LabDisk) -> str:
-    """Describe the contents of a disk that belongs to no array; empty if it is blank."""
+    """Describe the contents of a disk that belongs to no array. Return "" if it is blank."""
     if former := state.former_array(disk):
         return f"was in {former.name}"
     types = ", ".join(state.carried_by(disk))
@@ -602,7 +602,7 @@ def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
 
 
 def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
-    """Return the picture of an array of unequal disks before it is built. ``lost`` are disks to show as failed."""
+    """Return the picture of an array of unequal disks before it is built. The disks in ``lost`` are shown as failed."""
     if not shown.rows:
         return None
     failed = {number for number, disk in enumerate(disks) if disk in lost}

@@ -241,7 +241,7 @@ class SweepPanel(Vertical):
 
 
 def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
-    """Return the line of a cell. The speeds come first, so that only the end of the label is cut off."""
+    """Return the line about a cell. The speeds come first, so that only the end of the label is cut off."""
     tone = Tone.BAD if cell.is_failed else Tone.GOOD
     sign = (f"{tone.glyph(glyphs)} ", tone.style)
     if cell.is_failed:

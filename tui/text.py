@@ -178,7 +178,7 @@ def progress_lines(state: LabState, reported: dict[str, int]) -> Iterator[str]:
 
 
 def load_line(state: LabState) -> str:
-    """Return the rates of the running load, or the figures of the ended one; empty if there is no load."""
+    """Return the rates of the running load or the figures of the last one, or "" if there is none."""
     load = state.load
     if load is None:
         return ""
@@ -316,7 +316,7 @@ class TextDrills:
         drills.on_making, drills.on_open = self._making, self._opened
 
     def perform(self, verb: Verb) -> bool:
-        """Perform a verb on drills in the open lab. Return False for any other verb."""
+        """Perform a verb about drills in the open lab. Return False for any other verb."""
         match verb:
             case verbs.ListDrills():
                 self._drills.open(self._list)
@@ -457,7 +457,7 @@ def needs_machine(argv: Sequence[str]) -> bool:
 
 
 def _command_of(argv: Sequence[str]) -> str:
-    """Return the first word that is not an option; empty if there is none."""
+    """Return the first word that is not an option, or "" if there is none."""
     return next((word for word in argv if not word.startswith("-")), "")
 
 

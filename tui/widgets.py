@@ -284,7 +284,7 @@ class ChoiceRow:
 
 
 def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
-    """Return the value ``by`` steps after the current one in the row ``key``; None if the row has no choice."""
+    """Return the value ``by`` steps after the current one in the row ``key``, or None without a choice."""
     values = [row.step(by) for row in rows if row.key == key and len(row.values) > 1]
     return values[0] if values else None
 

@@ -131,7 +131,10 @@ class Sensitivity:
 
 
 def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
-    """Return the effects by direction over all workloads if there are several, then by workload and direction."""
+    """Return the effects for each direction over all workloads, and then for each workload and direction.
+
+    The former are left out if there is only one workload.
+    """
     found = []
     if any(axis.name == WORKLOAD for axis in grid.axes):
         for direction in dict.fromkeys(row.direction for row in grid.rows):

@@ -145,8 +145,9 @@ def report_sweep(
 ) -> str | None:
     """Write the report that ``raidlab report`` requests. Return the text to print, or None if no name is a sweep.
 
-    ``kind`` is the format, or empty to derive the format from the suffix of ``output``. ``json`` is the complete
-    SweepResult. Raises SpecError if the request is invalid, and ResultError if a file cannot be read or written.
+    ``kind`` is the format, or empty to derive the format from the suffix of ``output``. The format ``json`` contains
+    the complete SweepResult. Raises SpecError if the request is invalid, and ResultError if a file cannot be read or
+    written.
     """
     folders = [found for name in names if (found := _found(name, host))]
     ending = output.suffix.lower() if output else ""

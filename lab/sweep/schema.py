@@ -303,7 +303,7 @@ def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None
             kernel = str(place.get("kernel", INSTALLED))
             cell = Combination(place, _experiment(sweep, place), "" if kernel == INSTALLED else kernel)
         except ValueError as error:
-            raise SpecError(f"sweep '{sweep.id}': {error}", hint="change the values that it names") from None
+            raise SpecError(f"sweep '{sweep.id}': {error}", hint="change the values that the message names") from None
         key = (msgspec.json.encode(cell.experiment), cell.kernel)
         if key in cells:
             same += 1

@@ -151,9 +151,9 @@ def sequential_bytes_per_second(
     member_bytes: Sequence[int] = (),
     covered_bytes: int | None = None,
 ) -> Prediction:
-    """Return the upper bound for one sequential stream of large requests.
+    """Return an upper bound for the rate of one sequential stream of large requests.
 
-    ``member_bytes`` contains the sizes of a RAID 0's members. If they are unequal, they create zones, and the result is
+    ``member_bytes`` contains the sizes of a RAID 0's members. If these differ, the array has zones, and the result is
     the mean over the first ``covered_bytes`` of the array, or over the whole array if ``covered_bytes`` is None. Raises
     SpecError if there are no disks, or if the direction is neither read nor write.
     """

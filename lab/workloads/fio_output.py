@@ -216,7 +216,7 @@ _LATE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MeasuredWindow:
-    """The measured interval of one fio process. Times count from the start of the load."""
+    """The measured interval of one fio process. All times are counted from the start of the load."""
 
     warmup_seconds: float
     seconds: float | None

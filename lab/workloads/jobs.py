@@ -467,7 +467,10 @@ _LONGEST_SECONDS = 1800.0
 
 
 def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """Return the process that runs the recipe with as many blocks as fit. Raises WorkloadError ``file-exceeds-fs``."""
+    """Return the process that runs the recipe, with fewer blocks if not all of them fit.
+
+    Raises WorkloadError ``file-exceeds-fs``.
+    """
     size = job_bytes(workload, target)
     path = _one_file(target).replace("\\:", ":")
     fitting = size // workload.block_bytes
@@ -477,7 +480,7 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
-    """Parse dd's output, which has only a mean time per block. Raises WorkloadError if dd failed."""
+    """Parse dd's output, from which only the mean time per block is known. Raises WorkloadError if dd failed."""
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
         output = text.strip() or "it printed nothing"
