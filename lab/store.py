@@ -268,7 +268,7 @@ class RunFolders:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Protect new and moved entries from removal as leftovers. Creates ``root``. Raises LabError or OSError."""
+        """Keep new and moved entries from being removed as leftovers. Creates ``root``. Raises LabError or OSError."""
         make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
         with locked(self.root / _STORE_LOCK, SHARED, waits=True):
             yield

@@ -449,7 +449,7 @@ def keymap_file() -> Path:
 
 
 def save_settings(file: Path, settings: Settings) -> None:
-    """Store the settings, if that is possible."""
+    """Store the settings if possible."""
     with suppress(LabError, OSError):
         make_own_folder(file.parent, "the state folder")
         RecordFile(file, Settings).replace(settings)

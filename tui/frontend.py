@@ -413,7 +413,7 @@ class Frontend:
         self.start(PlanRun(self, plan), on_done=on_done, on_error=self.show_error)
 
     def start(self, run: PlanRun, *, on_done: Callable[[], object], on_error: Callable[[LabError], object]) -> None:
-        """Start a run of a plan after all work that was submitted earlier. The run can be left from now on."""
+        """Start a run of a plan after all work that was submitted earlier. ``run.leave`` can stop it from now on."""
         self.plan_runs.add(run)
 
         def failed(error: LabError) -> None:
@@ -497,7 +497,7 @@ class PlanRun:
 
     @property
     def is_running(self) -> bool:
-        """Whether the plan was started, and has neither ended nor been left."""
+        """Whether the plan was started, and has neither ended nor been stopped by ``leave``."""
         return self in self._frontend.plan_runs
 
     def leave(self) -> None:

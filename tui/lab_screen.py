@@ -539,7 +539,7 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _aim(self) -> tuple[str, str]:
-        """Return the names of the array and the disk that keys apply to, or "" for each that does not exist."""
+        """Return the names of the array and the disk that keys apply to, or "" if there is none."""
         status, disk = target_array(self.app.lab), selected_disk(self.app.lab)
         return status.name if status else "", disk.name if disk else ""
 

@@ -154,7 +154,7 @@ def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
 def _command_lines(argv: Sequence[str], width: int) -> list[str]:
     """Break a command between arguments into lines that end with a backslash, so that a shell reads one command.
 
-    An argument longer than a line is broken without a backslash, because in quotes a shell would keep it.
+    An argument longer than a line is broken without a backslash, because a shell would keep a backslash in quotes.
     """
     room = max(8, width - 2)
     lines = [""]

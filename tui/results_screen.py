@@ -129,7 +129,7 @@ def _ratio_row(each: Compared) -> IntervalRow:
 
 
 def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
-    """Return (tone, verdict, sentence), which says how many figures are faster, slower, the same or undecided."""
+    """Return (tone, verdict, sentence). The sentence counts the faster, slower, equal and undecided figures."""
     counts = Counter(row.outcome.value for row in comparison.rows)
     summary = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     decided = [word for word in ("faster", "slower") if counts[word]]

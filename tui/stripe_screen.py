@@ -543,7 +543,10 @@ class StripeHex(LineWidget):
     _empty: reactive[str] = reactive("")
 
     def show(self, columns: tuple[HexColumn, ...], first: int, slot: int | None, skip: int) -> None:
-        """Show columns from byte ``first`` of each chunk, with the cursor on ``slot``. ``data`` begin at ``skip``."""
+        """Show columns from byte ``first`` of each chunk, with the cursor on ``slot``.
+
+        The data of the columns begin at byte ``skip`` of each chunk.
+        """
         self._columns, self._first, self._slot, self._skip = columns, first, slot, skip
 
     def clear(self, text: str) -> None:

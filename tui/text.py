@@ -272,7 +272,7 @@ class TextBuild:
 
 
 def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
-    """Yield the capacity, the failures survived, a small write's cost and the commands, or why it cannot be built."""
+    """Yield the array's capacity, failures survived, cost of a small write and commands, or why it cannot be built."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
     if not shown.usable_bytes:
@@ -472,8 +472,8 @@ def _resumes(argv: Sequence[str]) -> bool:
 def _chooses_target(argv: Sequence[str], target: str) -> bool:
     """Whether the command needs no ``--on``, because it names its target or runs on machines of its own.
 
-    Sweeps run on machines of their own. So do resumed results, if raidlab would choose a target such as ``target``, the
-    text mode's, by itself.
+    Sweeps run on machines of their own. So do resumed results, if raidlab would choose a target like ``target`` by
+    itself.
     """
     # What follows "--" is a command for the machine.
     own = argv[: argv.index("--")] if "--" in argv else argv
@@ -660,7 +660,7 @@ class TextApp(Frontend):
             self._line(DRILL_HELP)
 
     def _perform(self, words: str) -> bool:
-        """Perform a raidlab command in the open lab. Return False if only the command line can run it."""
+        """Carry out a raidlab command in the open lab. Return False if only the command line can run it."""
         if words.split() == ["drill"]:
             return self._text_drills.perform(verbs.DrillStatus() if self.drills.view else verbs.ListDrills())
         try:

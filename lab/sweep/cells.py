@@ -596,7 +596,7 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
 
 @contextmanager
 def work_folder(host: Host) -> Iterator[Path]:
-    """Make a state folder for one cell's machine, and remove it on exit. First, remove folders of killed workers."""
+    """Make a state folder for one cell's machine, and remove it on exit. First remove the folders of killed workers."""
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"

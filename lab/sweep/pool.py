@@ -307,7 +307,7 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process id of each worker, or of ssh(1) if it runs on another computer, by the worker's name."""
+        """The process id of each worker, or of ssh(1) for a worker on another computer, by the worker's name."""
         workers = list(self._cluster.workers.items()) if self._cluster else ()
         return {str(name): int(pid) for name, worker in workers if (pid := getattr(worker, "pid", None))}
 

@@ -196,8 +196,8 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         # These cells remain in the old sweep, because they were measured under different conditions.
         were = "was" if len(earlier) == 1 else "were"
         request.on_notice(
-            f"{counted(len(earlier), 'cell')} of {folder.id} {were} measured with a different raidlab, program, kernel "
-            "or computer, so this is a new sweep"
+            f"{counted(len(earlier), 'cell')} of {folder.id} {were} measured with a different raidlab version, "
+            "program, kernel or computer, so this is a new sweep"
         )
         folder = None
     if folder is None:

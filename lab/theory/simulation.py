@@ -124,7 +124,10 @@ class Servers:
         return len(ends)
 
     def head(self, slot: int) -> float:
-        """Return the address of the member's last completed I/O, from 0 to 1. ``pending`` updates it."""
+        """Return the address of the member's last completed I/O, as a fraction of the member's size.
+
+        ``pending`` updates it.
+        """
         return self._heads[slot]
 
 

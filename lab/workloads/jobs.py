@@ -480,7 +480,7 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
-    """Parse dd's output, from which only the mean time per block is known. Raises WorkloadError if dd failed."""
+    """Parse dd's output, whose only latency is the mean time per block. Raises WorkloadError if dd failed."""
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
         output = text.strip() or "it printed nothing"

@@ -246,7 +246,7 @@ class LoadProgram(StrEnum):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) if values are inconsistent."""
+    """A catalogue entry. Raises ValueError (which lab.tomlfile turns into SpecError) if values are inconsistent."""
 
     id: str
     """Name of the workload on the command line and in results, and of its fio job."""

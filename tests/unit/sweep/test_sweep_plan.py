@@ -185,7 +185,7 @@ def test_a_sweep_keeps_figures_that_were_measured_under_other_conditions(
     monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: {**HERE, "mdadm": "another"})
     second = run_sweep(planned(host), asked, first).folder
     assert heard == [
-        f"1 cell of {first.id} was measured with a different raidlab, program, kernel or computer, "
+        f"1 cell of {first.id} was measured with a different raidlab version, program, kernel or computer, "
         "so this is a new sweep"
     ]
     assert second.id != first.id
