@@ -292,7 +292,7 @@ NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
 
 
 def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
-    """Return one row per system for unequal disks, all for the same disks. ``level`` is the chosen system."""
+    """Return one row per system for unequal disks. All rows are for the same disks. ``level`` is the chosen system."""
     rows = []
     for each in shown.systems:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"

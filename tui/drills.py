@@ -91,7 +91,7 @@ class Drills:
         self._may_end = False
         """Whether the user was warned that no running array has the data. The next debriefing then ends the drill."""
         self.left: Leftovers | None = None
-        """What an ended drill left on the disks; None if it left nothing."""
+        """What the last drill left on the disks; None if it left nothing."""
 
     def open(self, then: Callable[[], object] = lambda: None) -> None:
         """Read the list on a separate thread, then call ``then``."""

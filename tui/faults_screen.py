@@ -291,7 +291,7 @@ class FaultsScreen(ModeScreen):
         self._drawn: tuple[object, ...] | None = None
         self.run: FaultView | None = None
         self._stored: Mapping[str, FaultView] = {}
-        """The newest stored outcome of each item, by its id, whether from the app, the command line or a lesson."""
+        """The newest stored outcome of each item, by the item's id, from the app, the command line or a lesson."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="faults"):

@@ -285,7 +285,7 @@ class FleetChoice:
         return replace(self, **changes)
 
     def with_each_scrub_interval(self) -> tuple[FleetChoice, ...]:
-        """Return a copy with each scrub interval of ``SCRUBS``, this fleet's own first, then the others by distance."""
+        """Return a copy for each scrub interval of ``SCRUBS``, this fleet's own first, then the others by distance."""
         order = list(SCRUBS)
         at = order.index(self.scrub_hours)
         nearest = sorted(order, key=lambda each: abs(order.index(each) - at))

@@ -356,7 +356,7 @@ class Frontend:
         on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """Run work that only reads or computes, on the open session, after all work that was submitted earlier."""
+        """Run work on the open session after all work that was submitted earlier. The work only reads or computes."""
         self.client.submit(work).add_done_callback(partial(self._hand_over, on_done, on_error))
 
     def job(

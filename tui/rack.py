@@ -443,7 +443,7 @@ MINUTE_SECONDS = 60.0
 _SNAPSHOTS_PER_MINUTE = 240
 _WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 _ABOUT = 1.25
-"""A window is chosen for spans of up to this multiple of its length."""
+"""A window is also chosen for longer spans, up to this multiple of its length."""
 # These are in order of priority, because a sample with several events is marked with the first of them.
 _MARK_WORDS = {
     "array-appeared": "built",

@@ -256,7 +256,7 @@ class LabState:
     operation: RunningOperation | None = None
     load: LoadView | None = None
     past_loads: deque[PastLoad] = field(default_factory=lambda: deque(maxlen=MOST_LOADS))
-    """The ended loads, oldest first."""
+    """The loads that have ended, oldest first."""
     marks: dict[str, MarkView] = field(default_factory=dict)
     commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=MOST_COMMANDS))
     command_count: int = 0

@@ -463,7 +463,7 @@ class StripeScreen(ModeScreen):
         self._stepped(text)
 
     def _sector_in_sight(self) -> int | None:
-        """Return the array sector of the block at the cursor, in the member's data chunk or else the first one."""
+        """Return the array sector of the block at the cursor, in the member's data chunk or else in the first."""
         picture, at = self._at.picture, self._at
         if picture is None:
             return None

@@ -272,7 +272,7 @@ class TextBuild:
 
 
 def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
-    """Yield the array's capacity, failures survived, cost of a small write and commands, or why it cannot be built."""
+    """Describe an array before it is built: problems, capacity, failures survived, cost of a small write, commands."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
     if not shown.usable_bytes:
@@ -592,7 +592,7 @@ class TextApp(Frontend):
             self._line(line)
         if self.is_first_snapshot:
             self.is_first_snapshot = False
-            # While an open drill is being read, the drill shows the next step afterwards.
+            # If an open drill is being read, the next step is shown once it has been read.
             self._stand()
             if not self.drills.is_finding:
                 self._line(self.next_line())

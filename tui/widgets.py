@@ -124,7 +124,7 @@ class LineWidget(Widget):
         return Line(width, self._brushes[""] if self._brushes else self.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Schedule a repaint. With ``regions``, only send these parts of what is painted to the screen."""
+        """Schedule a repaint. With ``regions``, send only these parts of the painted content to the screen."""
         if not regions:
             self._painted = None
         return super().refresh(*regions, **options)

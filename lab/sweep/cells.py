@@ -325,9 +325,9 @@ class SweepFolder:
     def current_progress(self) -> SweepProgress | None:
         """Return the progress, or None if it is unknown.
 
-        While the sweep runs, the progress file is used, and otherwise the stored cells are counted. If a client was
-        killed, its progress file is out of date, and another sweep may have measured missing cells since.
-        Cell files are not read, so damaged cells count as measured.
+        While the sweep runs, or if all of its cells are measured, the progress file is used. Otherwise the stored cells
+        are counted, because the progress file of a killed client is out of date, and another sweep may have measured
+        missing cells since. Cell files are not read, so damaged cells count as measured.
         """
         progress = self.progress
         if self.is_running or (progress and progress.done >= progress.planned):
