@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
+"""How long a test waits for what must happen at some time, however busy the computer is."""
 
 
 def is_running(pid: int) -> bool:

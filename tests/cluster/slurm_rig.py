@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.keeper import SEARCH_PATH, Keeper, children_of, descendants_of, free_ports
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 NODES = ("node1", "node2")
 PARTITION = "rig"
-START_SECONDS = 40
 COMMAND_SECONDS = 90
 
 CONFIGURATION = """\
@@ -101,7 +100,7 @@ class SlurmRig:
     def wait_for_nodes(self) -> None:
         wait_until(
             lambda: all(self.states().get(node) == "idle" for node in NODES),
-            START_SECONDS,
+            PATIENCE_SECONDS,
             lambda: f"Slurm's nodes are {self.states()}\n{self.tails()}",
         )
 
@@ -189,7 +188,9 @@ def _write_configuration(folder: Path) -> None:
 
 def _slurm_version() -> tuple[int, ...]:
     """Return year and month, parsed from a line such as "slurm-wlm 22.05.8"."""
-    said = subprocess.check_output(["slurmd", "-V"], env=os.environ | {"PATH": SEARCH_PATH}, text=True, timeout=20)
+    said = subprocess.check_output(
+        ["slurmd", "-V"], env=os.environ | {"PATH": SEARCH_PATH}, text=True, timeout=PATIENCE_SECONDS
+    )
     return tuple(int(word) for word in said.split()[-1].split(".")[:2])
 
 
@@ -204,4 +205,4 @@ def _start_munge(keeper: Keeper, environment: dict[str, str]) -> None:
     def answers() -> bool:
         return subprocess.run(ask, env=environment, capture_output=True, check=False).returncode == 0
 
-    wait_until(answers, START_SECONDS, lambda: f"munged does not answer: {keeper.log('munged.log')}")
+    wait_until(answers, PATIENCE_SECONDS, lambda: f"munged does not answer: {keeper.log('munged.log')}")

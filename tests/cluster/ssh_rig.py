@@ -7,16 +7,15 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.keeper import SEARCH_PATH, Keeper, free_ports
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 NODES = ("node1", "node2")
 SSHD = shutil.which("sshd", path=SEARCH_PATH)
-START_SECONDS = 20
 
 # StrictModes requires that only the owner can write to the folders above the keys, but everybody can write to /tmp.
 # MaxStartups exceeds the default of ten unauthenticated connections, since a sweep starts all of its workers at once.
@@ -73,7 +72,9 @@ class SshRig:
 
 def keygen(path: Path) -> None:
     """Create a key without a passphrase, and its public key in the same folder."""
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=20)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=PATIENCE_SECONDS
+    )
 
 
 @contextmanager
@@ -109,6 +110,9 @@ def _append(path: Path, text: str) -> None:
 
 def _wait_for_server(rig: SshRig, name: str) -> None:
     def answers() -> bool:
-        return subprocess.run(rig.command(name, "true"), capture_output=True, timeout=20, check=False).returncode == 0
+        with suppress(subprocess.TimeoutExpired):
+            asked = subprocess.run(rig.command(name, "true"), capture_output=True, timeout=20, check=False)
+            return asked.returncode == 0
+        return False
 
-    wait_until(answers, START_SECONDS, lambda: f"{name} cannot be reached: {rig.keeper.log(f'{name}.log')}")
+    wait_until(answers, PATIENCE_SECONDS, lambda: f"{name} cannot be reached: {rig.keeper.log(f'{name}.log')}")

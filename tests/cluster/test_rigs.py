@@ -17,7 +17,7 @@ import pytest
 from tests.cluster.keeper import Keeper, children_of, descendants_of
 from tests.cluster.slurm_rig import SlurmRig, slurm_rig
 from tests.cluster.ssh_rig import SshRig, ssh_rig
-from tests.waiting import listening, wait_until
+from tests.waiting import PATIENCE_SECONDS, listening, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -45,10 +45,10 @@ def alive(pids: Iterable[int]) -> list[str]:
 def leave_a_stray(rig: Rig, folder: Path) -> int:
     """Start a process that its job or connection does not wait for. Return its process id."""
     if isinstance(rig, SshRig):
-        return int(subprocess.check_output(rig.command("node2", STRAY), timeout=20))
+        return int(subprocess.check_output(rig.command("node2", STRAY), timeout=PATIENCE_SECONDS))
     marker = folder / "stray"
     rig.submit(f"{STRAY} >{marker}.new; mv {marker}.new {marker}; sleep 600")
-    wait_until(marker.exists, 20, rig.tails)
+    wait_until(marker.exists, PATIENCE_SECONDS, rig.tails)
     return int(marker.read_text())
 
 
@@ -93,7 +93,7 @@ def test_a_rig_goes_with_a_test_that_is_killed(
             assert len(alive(pids)) >= 4
         finally:
             holder.kill()
-    wait_until(lambda: not alive(pids), 20, lambda: f"still there: {alive(pids)}")
+    wait_until(lambda: not alive(pids), PATIENCE_SECONDS, lambda: f"still there: {alive(pids)}")
     assert not Path(folder).exists()
 
 
@@ -103,7 +103,7 @@ def test_daemons_go_with_a_keeper_that_is_killed() -> None:
         pid = keeper.start(["sleep", "600"], "sleep.log", os.environ)
         # Immediately, since a daemon must follow the keeper from its first moment.
         os.kill(keeper.pid, signal.SIGKILL)
-        wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")
+        wait_until(lambda: not alive([pid]), PATIENCE_SECONDS, lambda: f"still there: {alive([pid])}")
         with pytest.raises(AssertionError, match="ended with -9"):
             keeper.__exit__()
     finally:

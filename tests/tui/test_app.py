@@ -17,7 +17,7 @@ from lab.plans import Plan, Step
 from lab.session.session import LabSession
 from tests.tui.conftest import Start
 from tests.tui.fake_lab import DISKS, TICK_SECONDS, FakeLab
-from tests.tui.user import User, flat
+from tests.tui.user import PATIENCE_SECONDS, User, flat
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import Scripted
 from tui.actions import applying, next_step
@@ -115,7 +115,7 @@ async def test_a_plan_with_the_users_consent_runs_although_the_app_exits_before_
     async with start() as user:
         machine = user.fake_lab.machine
         steps = [step.argv for step in (await user.plan("f")).plan.steps]
-        user.app.look_up(lambda _: holds.wait(10))
+        user.app.look_up(lambda _: holds.wait(PATIENCE_SECONDS))
         await user.press("r", "escape")
         threading.Timer(0.5, holds.set).start()
     assert holds.is_set()
@@ -130,7 +130,7 @@ async def test_a_failure_is_explained_in_the_dialog_and_after_it_was_hidden_in_a
     holds = threading.Event()
 
     def fails(*_: object, **__: object) -> None:
-        holds.wait(10)
+        holds.wait(PATIENCE_SECONDS)
         raise LabError("the step failed", hint="look again")
 
     monkeypatch.setattr(LabSession, "run", fails)

@@ -12,7 +12,7 @@ from lab.faults.history import LEVELS
 from lab.faults.scenario import all_scenarios
 from lab.faults.scenario_run import StepOutcome, step_lines
 from tests.tui.conftest import Start
-from tests.tui.user import User
+from tests.tui.user import PATIENCE_SECONDS, User
 from tui.faults_screen import FaultItem, FaultsScreen, Line, _stop_if, all_items
 from tui.frontend import Cancelled, Frontend, Progress
 
@@ -70,7 +70,7 @@ async def test_it_is_ended_at_its_next_step(start: Start, monkeypatch: pytest.Mo
     offer(monkeypatch, work)
     async with start() as user:
         await user.press("r")
-        assert going.wait(10)
+        assert going.wait(PATIENCE_SECONDS)
         await user.show()
         assert user.screen.check_action("run", ()) is None
         await user.press("s")

@@ -11,7 +11,7 @@ from lab.fleet.run import what_if
 from lab.theory.extension import Interval, LossFigures
 from tests.tui.conftest import Start
 from tests.tui.results import result
-from tests.tui.user import User
+from tests.tui.user import PATIENCE_SECONDS, User
 from tests.unit.results.records import rebuild
 from tui.fleet_screen import (
     LEVELS,
@@ -96,7 +96,7 @@ async def test_later_changes_win_and_the_loop_is_not_held_up(start: Start, monke
     def simulated(choice: FleetChoice) -> LossFigures:
         asked.append(choice)
         threads.add(threading.current_thread().name)
-        may_go_on.wait(10)
+        may_go_on.wait(PATIENCE_SECONDS)
         return figures(0.01)
 
     monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
@@ -121,7 +121,7 @@ async def test_figures_stay_under_their_own_words_until_new_ones_come(
     may_go_on.set()
 
     def simulated(choice: FleetChoice) -> LossFigures:
-        may_go_on.wait(10)
+        may_go_on.wait(PATIENCE_SECONDS)
         return figures(0.01 * choice.members)
 
     monkeypatch.setattr("tui.fleet_screen.simulate", simulated)

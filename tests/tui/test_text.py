@@ -18,6 +18,7 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
 from tests.unit.drills.outcomes import ID, OUTCOME, put_outcome
 from tests.unit.fakes import Scripted
+from tests.waiting import PATIENCE_SECONDS
 from tui.text import _WITHOUT_MACHINE, _chooses_target, needs_machine, words_wrapped
 
 
@@ -138,7 +139,7 @@ def test_q_says_which_command_it_ends(talk: Talk, monkeypatch: pytest.MonkeyPatc
     may_end = threading.Event()
 
     def run(argv: list[str]) -> int:
-        return int(not may_end.wait(10))
+        return int(not may_end.wait(PATIENCE_SECONDS))
 
     monkeypatch.setattr("lab.cli.main.run", run)
     talk.type("raidlab results")

@@ -11,7 +11,7 @@ from textual import events
 from textual.widgets import Input
 
 from tests.tui.conftest import Start
-from tests.tui.user import User
+from tests.tui.user import PATIENCE_SECONDS, User
 from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen
 from tui.plan_screen import PlanScreen
@@ -87,7 +87,7 @@ async def test_a_click_and_f_in_one_packet_fail_the_disk_that_was_clicked(user: 
 async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneath(user: User) -> None:
     holds = threading.Event()
     # The lab's thread is busy, so the plan has to wait.
-    user.app.look_up(lambda _: holds.wait(10))
+    user.app.look_up(lambda _: holds.wait(PATIENCE_SECONDS))
     await typed(user, "f", "enter", "2", "down", "r")
     assert user.at(PlanScreen).plan_run is None
     assert user.app.current_mode == "lab"
@@ -110,7 +110,7 @@ async def test_a_plan_cannot_be_confirmed_before_it_is_shown(user: User) -> None
 
 async def test_a_plan_that_was_cancelled_is_not_shown(user: User) -> None:
     holds = threading.Event()
-    user.app.look_up(lambda _: holds.wait(10))
+    user.app.look_up(lambda _: holds.wait(PATIENCE_SECONDS))
     await typed(user, "f", "escape")
     assert len(user.app.screen_stack) == 1
     holds.set()

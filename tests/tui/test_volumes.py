@@ -16,7 +16,7 @@ from lab.plans import Plan, Step
 from lab.session.monitor import Snapshot
 from lab.units import MIB
 from tests.tui.fake_lab import file_disks
-from tests.tui.user import User
+from tests.tui.user import PATIENCE_SECONDS, User
 from tests.unit.adapt.running import running
 from tests.unit.fakes import FakeRunningCommand, Scripted
 from tui.actions import Draft, applying, joining_disk, level_rows, next_step
@@ -192,7 +192,7 @@ async def test_a_plan_continues_after_its_wait_unless_the_wait_failed(user: User
 async def test_a_plan_that_is_left_before_it_begins_ends_with_its_first_part(user: User) -> None:
     user.fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
     holds, done = threading.Event(), []
-    user.app.look_up(lambda _: holds.wait(10))
+    user.app.look_up(lambda _: holds.wait(PATIENCE_SECONDS))
     user.app.run_plan(PLAN, on_done=lambda: done.append(True))
     user.app.leave_volume("adapt0")
     holds.set()
@@ -210,7 +210,7 @@ async def test_a_plan_that_is_left_does_not_go_on(user: User, monkeypatch: pytes
     stream = machine.stream
 
     def held(argv: Sequence[str]) -> FakeRunningCommand:
-        holds.wait(10)
+        holds.wait(PATIENCE_SECONDS)
         return stream(argv)
 
     monkeypatch.setattr(machine, "stream", held)

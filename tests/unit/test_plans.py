@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.plans import Danger, Plan, Step, write_file_step
+from tests.waiting import PATIENCE_SECONDS
 
 FIRST, SECOND, THIRD = (Step((word, "a b"), f"Why {word}.") for word in ("first", "second", "third"))
 
@@ -35,13 +36,15 @@ def test_on_blank_disks_nothing_is_lost() -> None:
 @pytest.mark.parametrize("text", ["check", "1000", "it's $HOME; `id`"])
 def test_a_value_is_written_verbatim(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a file"
-    subprocess.run(write_file_step(str(path), text, "Why.").argv, check=True, timeout=30)
+    subprocess.run(write_file_step(str(path), text, "Why.").argv, check=True, timeout=PATIENCE_SECONDS)
     assert path.read_text() == f"{text}\n"
 
 
 def test_standard_input_is_shown_as_a_here_document_that_can_be_typed() -> None:
     step = Step(("cat",), "Why.", stdin_text="one $HOME\ntwo\n")
-    done = subprocess.run(["sh", "-c", step.shell_line()], capture_output=True, text=True, check=True, timeout=10)
+    done = subprocess.run(
+        ["sh", "-c", step.shell_line()], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout == step.stdin_text
 
 

@@ -15,6 +15,7 @@ import pytest
 from lab.errors import ResultError
 from lab.host import files
 from lab.host.files import ALONE, advice, create_file, locked, open_to_append, take_byte, write_file
+from tests.waiting import PATIENCE_SECONDS
 
 
 def refusal(number: int) -> Callable[..., None]:
@@ -45,7 +46,7 @@ def test_a_pipe_is_written_to_and_not_replaced_also_where_it_is_full(tmp_path: P
     reader = threading.Thread(target=drain)
     reader.start()
     write_file(pipe if is_named else Path(f"/dev/fd/{ours}"), data)
-    reader.join(10)
+    reader.join(PATIENCE_SECONDS)
     os.close(theirs)
     if not is_named:
         os.close(ours)

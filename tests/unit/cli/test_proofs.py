@@ -19,6 +19,7 @@ from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, T
 from lab.lessons.course import built_in_course
 from lab.lessons.proof import side_by_side
 from tests.unit.cli.conftest import Typed
+from tests.waiting import PATIENCE_SECONDS
 
 
 def failing(error: LabError) -> Proof | Unproved:
@@ -95,8 +96,8 @@ def test_after_an_interruption_no_proof_begins_and_those_that_run_are_reported()
     waited: list[int] = []
 
     def prove() -> int:
-        begun.wait(10)
-        return int(may_end.wait(10))
+        begun.wait(PATIENCE_SECONDS)
+        return int(may_end.wait(PATIENCE_SECONDS))
 
     def on_wait(running: int) -> None:
         waited.append(running)
@@ -105,6 +106,6 @@ def test_after_an_interruption_no_proof_begins_and_those_that_run_are_reported()
     proofs = side_by_side([lambda: 0, *[prove] * 9], 2, on_wait=on_wait)
     assert isinstance(proofs, Generator)
     assert next(proofs) == 0
-    begun.wait(10)
+    begun.wait(PATIENCE_SECONDS)
     proofs.close()
     assert waited == [2]

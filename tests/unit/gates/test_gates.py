@@ -37,6 +37,7 @@ from lab.gates.files import gunzip, read_plain
 from lab.gates.text import checked_name, is_name, markdown, spreadsheet, visible, visible_json
 from lab.lessons.engine import Progress
 from lab.results.record import ResultRecord
+from tests.waiting import PATIENCE_SECONDS
 
 anything = st.text(st.characters(exclude_categories=[]))
 
@@ -240,7 +241,9 @@ print(problems or "whole")
 
 def test_threads_that_decode_a_type_for_the_first_time_together_get_it_whole() -> None:
     """Runs in a separate process, which would end with a segmentation fault without the lock."""
-    ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", RACE], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert ended.returncode == 0, f"ended with {ended.returncode}: {ended.stderr[-2000:]}"
     assert ended.stdout.strip() == "whole"
 

@@ -12,6 +12,7 @@ import pytest
 
 from lab.host.clock import HostClock, wait_for
 from tests.unit.image.conftest import REPOSITORY, Clone
+from tests.waiting import PATIENCE_SECONDS
 
 MADE_FROM = [
     "packer/build.pkr.hcl",
@@ -161,16 +162,20 @@ class TestRecovery:
         # A process named like QEMU with a file of the folder on its command line, and one without.
         program = tmp_path / "qemu-system-x86_64"
         shutil.copy2("/bin/sleep", program)
-        script = 'exec -a "$0 -drive $1" "$0" 60'
+        script = 'exec -a "$0 -drive $1" "$0" 600'
         ours = subprocess.Popen(["bash", "-c", script, str(program), f"{folder}/machine/lab.qcow2"])
-        other = subprocess.Popen([str(program), "60"])
+        other = subprocess.Popen([str(program), "600"])
         try:
             name = Path(f"/proc/{ours.pid}/comm")
             wait_for(
-                name.read_text, lambda name: "qemu" in name, what="its name", timeout_seconds=10, clock=HostClock()
+                name.read_text,
+                lambda name: "qemu" in name,
+                what="its name",
+                timeout_seconds=PATIENCE_SECONDS,
+                clock=HostClock(),
             )
             assert clone.run("packer/steps/recover.sh").returncode == 0
-            assert ours.wait(timeout=10) != 0
+            assert ours.wait(PATIENCE_SECONDS) != 0
             assert other.poll() is None
         finally:
             for process in (ours, other):

@@ -16,7 +16,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPT = "provision/kernel/build-uml.sh"
 PARTS = ("provision/kernel", "lab/disks/drive")
 TOOLS = ("flex", "bison", "bc", "depmod", "xz", "strip")
-LONGEST_SECONDS = 60.0
+LONGEST_SECONDS = 280.0
+"""Just less than the limit of a whole test (pyproject.toml): a build takes seconds, or minutes on a busy computer."""
 
 MAKEFILE = """\
 objects := one.o two.o three.o

@@ -13,6 +13,7 @@ from lab.host.processes import Completed
 from lab.machine.attached import AGENT_FILE, _local_loss, _ssh_loss, find_vagrant_host, remote_command, ssh_arguments
 from lab.machine.target import parse_target
 from tests.unit.fakes import Installed
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_ssh_never_asks_and_takes_the_targets_options() -> None:
@@ -37,7 +38,7 @@ def test_the_remote_command_runs_the_agent_it_is_sent(shell: str, tmp_path: Path
         input=source + request + b'{"id":2,"verb":"list","paths":["/nowhere"]}\n',
         stdout=subprocess.PIPE,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        timeout=20,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     first, *messages = done.stdout.splitlines()
@@ -49,7 +50,12 @@ def test_the_remote_command_runs_the_agent_it_is_sent(shell: str, tmp_path: Path
 
 def test_a_truncated_agent_source_is_not_executed() -> None:
     line = remote_command(100).replace("sudo -n ", "")
-    assert subprocess.run(["sh", "-c", line], input=b"x", capture_output=True, timeout=20, check=False).returncode == 1
+    assert (
+        subprocess.run(
+            ["sh", "-c", line], input=b"x", capture_output=True, timeout=PATIENCE_SECONDS, check=False
+        ).returncode
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
+
 CONFINEMENT = Path(__file__).resolve().parents[3] / "lab" / "machine" / "confinement.py"
 WRITING = {
     *("write", "append", "create", "unlink", "rename", "hard link", "symbolic link", "make folder", "remove folder"),
@@ -226,7 +228,7 @@ def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str
         stack.callback(libc.shmctl, shared, 0, None)
         argv = [sys.executable, "-IS", "-c", PROGRAM, str(CONFINEMENT.parent), str(base), json.dumps(layers)]
         argv += [str(shared), str(os.getpid()), str(datagrams[0].fileno())]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0, done.stderr
         arrived = set()
         for receiver, kind in zip(datagrams, ("by path", "by another path", "abstract"), strict=True):
@@ -326,7 +328,7 @@ os.write(over_write, b"x")
 def test_the_namespaces_mounts_show_nowhere_else(base: Path) -> None:
     needs("namespace")
     argv = [sys.executable, "-IS", "-c", SHARED, str(CONFINEMENT.parent), str(base / "image")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -379,7 +381,7 @@ def test_what_a_computer_does_not_have_is_left_out_and_the_rest_holds(
         text=True,
         pass_fds=[kept],
     ) as process:
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_SECONDS)
         assert process.stderr
         printed = process.stderr.read()
     os.close(kept)

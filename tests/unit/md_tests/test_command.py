@@ -34,6 +34,7 @@ from lab.md_tests.runner import MOST_LIVE_LOG_BYTES, SuiteLimits, SuiteMachine, 
 from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
+from tests.waiting import PATIENCE_SECONDS
 
 RESULTS = (
     SuiteResult(test="00a", outcome=SuiteOutcome.PASSED, machine_seconds=0.5, computer_seconds=9.0),
@@ -179,7 +180,7 @@ def test_a_limit_of_the_computer_closes_the_machine(
         console.write_text("last words")
         log.touch()
         os.truncate(log, log_bytes)
-        assert not reached or closed.wait(10)
+        assert not reached or closed.wait(PATIENCE_SECONDS)
         raise MachineLost("the machine has ended")
 
     fake.close = close  # type: ignore[method-assign]

@@ -36,6 +36,7 @@ from lab.workloads.workload import Workload, find_workload
 from tests.unit.fakes import FakeMachine, FakeSampleStream
 from tests.unit.measure.samples_of import counters, raw, sample
 from tests.unit.results.records import cell, direction
+from tests.waiting import PATIENCE_SECONDS
 
 # Linux 6.18 (x86_64), 2026-11-21: a disk, and a device that was never used; the first lines of /proc/stat.
 DISKSTATS = """\
@@ -234,7 +235,7 @@ class LiveStream(FakeSampleStream):
 
     def __iter__(self) -> Iterator[RawSample]:
         yield raw(1.0)
-        self.stopped.wait(timeout=10)
+        self.stopped.wait(PATIENCE_SECONDS)
         yield raw(2.0)
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ from lab.session.pace import LONGEST_STEP_SECONDS, PAUSED, STEP, TICK_SECONDS, P
 from tests.unit.arrays import captures
 from tests.unit.fakes import FACTS, FakeMachine
 from tests.unit.session.looks import session_on
+from tests.waiting import PATIENCE_SECONDS
 
 MD = "/sys/block/md0/md"
 
@@ -52,7 +53,7 @@ class PacerReports:
     ends: list[LabError] = field(default_factory=list)
 
     def wait(self, is_reached: Callable[[], object], what: str) -> None:
-        wait_for(is_reached, bool, what=what, timeout_seconds=10.0, clock=HostClock())
+        wait_for(is_reached, bool, what=what, timeout_seconds=PATIENCE_SECONDS, clock=HostClock())
 
     def step(self) -> None:
         self.pacer.go(STEP)

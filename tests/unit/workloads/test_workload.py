@@ -25,6 +25,7 @@ from lab.workloads.jobs import (
 )
 from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload, job_problems
 from tests.cases import lines_of
+from tests.waiting import PATIENCE_SECONDS
 
 GOOD = """
 id = "mine"
@@ -289,6 +290,11 @@ def test_whatever_passes_makes_fio_open_nothing_but_its_target(
     if next(job_problems(text, {"filename": (str(target),)}), None) is not None:
         return
     subprocess.run(
-        ["fio", "--output=/dev/null", "-"], input=text, text=True, cwd=folder, capture_output=True, timeout=20
+        ["fio", "--output=/dev/null", "-"],
+        input=text,
+        text=True,
+        cwd=folder,
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert list(folder.iterdir()) == [target]
