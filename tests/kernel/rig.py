@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.levels import md_path
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import ArrayStatus, read_array, read_arrays, wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, specs
@@ -102,6 +103,16 @@ class Rig:
             NAME, minimum_kib_per_second=kib_per_second, maximum_kib_per_second=kib_per_second
         )
         self.lab.execute(plan)
+
+    def hold_sync(self, at_bytes: int) -> None:
+        """Let the next sync stand still once it has done so much of each member. md refuses this once it runs."""
+        self.lab.machine.write(md_path(NAME, "sync_max"), str(at_bytes // 512))
+
+    def wait_for_held_sync(self, at_bytes: int) -> ArrayStatus:
+        return self.wait(
+            lambda status: status.sync_progress is not None and status.sync_progress.done_sectors == at_bytes // 512,
+            f"a sync that stands still at {at_bytes} bytes",
+        )
 
     def written_bytes(self, node: str) -> int:
         return written_bytes(self.lab.machine, [node])[node]

@@ -120,9 +120,12 @@ def test_verify_under_load_notices_damage_behind_mds_back(rig: Rig) -> None:
     )
     written = rig.written_bytes(DEVICE)
     with Recorder(rig.lab.machine, NAME, place.members) as recorder:
-        load = BackgroundLoad(rig.lab, place, workload, SHORT, longest_run_seconds=30)
+        load = BackgroundLoad(rig.lab, place, workload, SHORT, longest_run_seconds=600)
         rig.wait(lambda _: rig.written_bytes(DEVICE) > written, "the load to write")
-        rig.lab.machine.run(("timeout", "3", "sh", "-c", damage), check=False)
+        damaging = rig.lab.machine.stream(("sh", "-c", damage), is_aside=True)
+        # fio ends with the first block that differs.
+        rig.wait(lambda _: load._outcome.done(), "the load to end")
+        damaging.stop()
         with pytest.raises(WorkloadError, match="data differ from what was written"):
             load.stop(recorder.between)
 
@@ -132,11 +135,12 @@ def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> N
     # RAID 10 with the largest possible file: every I/O of fio is one I/O of the array, and there are no parity reads.
     spec = rig.create("raid10", 4)
     place, workload = rig.place(spec), find_workload(name)
-    # Long enough that even a busy computer prints enough documents.
+    # So long that even a very busy computer prints enough documents. The run is not stopped early, since the figures
+    # must also end where their window ends.
     invocations = fio_invocations(
         workload,
         place.job_target(file_bytes=16 * MIB),
-        runtime_seconds=6.0,
+        runtime_seconds=15.0,
         warmup_seconds=0.5,
         status_interval_seconds=0.25,
     )

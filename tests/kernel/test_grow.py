@@ -21,6 +21,8 @@ pytestmark = pytest.mark.kernel
 # Four equal disks, and two larger ones for growing in size.
 DISKS = (*file_disks(4, 32), *specs(2, DiskKind.FILE, size_bytes=64 * MIB, first=5))
 LOAD_BYTES = 8 * MIB
+CRAWLING_KIB = 64
+"""A reshape takes minutes at this speed, so that it still runs when the load begins, even on a busy computer."""
 
 
 def expected_bytes(rig: Rig, level: str, members: int) -> int:
@@ -39,7 +41,7 @@ def test_raid5_grows_by_a_member_under_verified_load(rig: Rig) -> None:
     with Recorder(rig.lab.machine, NAME, place.members) as recorder:
         # The reshape begins before the load: on some kernels a read that waits while a reshape begins returns another
         # block's data (docs/arrays.md), and the load would rightly fail. It is slow, so most of it runs under the load.
-        rig.limit_sync(KIB)
+        rig.limit_sync(CRAWLING_KIB)
         rig.lab.execute(operations.grow_members(NAME, "raid5", 3, (rig.nodes[3],)))
         rig.wait(lambda status: status.sync_action is SyncAction.RESHAPE, "the reshape to begin")
         written = rig.written_bytes(DEVICE)

@@ -144,7 +144,7 @@ def test_all_outcomes_are_distinguished(tmp_path: Path, state: Path, capfd: pyte
         == "not finished after 3000 s of the machine's time, at: dd if=/dev/zero of=/dev/md0 oflag=direct count=8"
     )
     # The machine's clock jumps to the end of the limit.
-    assert found["04hangs"]["computer_seconds"] < 300
+    assert found["04hangs"]["computer_seconds"] < 1500
     assert "Kernel panic" in found["05crashes"]["why"]
     assert "before the crash" in found["05crashes"]["last_lines"]
     assert found["06warns"]["kernel"] == ["WARNING: CPU: 0 PID: 7 at drivers/md/md.c:1 made_up+0x0/0x0"]
@@ -199,14 +199,14 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     assert machines(state) == []
     # The resumed run uses virtual time too, as the first run did.
     resume = ["--json", "md-tests", str(checkout), "--resume"]
-    assert run([*resume, "--stop-at-failure", "--computer-limit", "10"]) == 1
+    assert run([*resume, "--stop-at-failure", "--computer-limit", "30"]) == 1
     assert set(results_by_test(capfd)) == {"00passes", "01spins"}
     table = tmp_path / "table.md"
     assert run([*resume, "--output", str(table)]) == 1
     found = results_by_test(capfd)
     outcomes = {name: result["outcome"] for name, result in found.items()}
     assert outcomes == {"00passes": "passed", "01spins": "did not end", "02passes": "passed"}
-    assert found["01spins"]["why"].startswith("not finished after 10 s of this computer's time, at: ")
+    assert found["01spins"]["why"].startswith("not finished after 30 s of this computer's time, at: ")
     assert "going round" in found["01spins"]["last_lines"]
     assert "| 01spins | did not end |" in table.read_text()
     assert machines(state) == []

@@ -30,6 +30,8 @@ HELD_BACK_KIB = 8 * KIB
 """A whole member takes some seconds at this speed."""
 CRAWLING_KIB = 2 * KIB
 """Slow enough that the test sees the middle of a rebuild, even if its looks are delayed."""
+HELD_AT_BYTES = 12 * MIB
+"""Where a rebuild stands still until the test goes on: within each member, and a multiple of every chunk."""
 
 BLOCK_BYTES = 4096
 SLOTS = 512
@@ -97,10 +99,10 @@ def test_killed_kernel_in_a_rebuild_under_load(
         spec = ArraySpec(level, rig.nodes[:members], assume_clean=True, consistency_policy=policy)
         lab.execute(spec.creation())
         fail_and_remove(lab, NAME, spec.members[1])
-        # The rebuild takes a minute, since on a busy computer the writes during it take long.
-        rig.limit_sync(KIB)
+        # The rebuild stands still, since on a busy computer the writes during it take long.
+        rig.hold_sync(HELD_AT_BYTES)
         lab.execute(operations.add(NAME, spec.members[1], erase_first=True))
-        rig.wait(lambda status: status.sync_progress is not None, "a rebuild under way")
+        rig.wait_for_held_sync(HELD_AT_BYTES)
         for number in acknowledged_until(lab.machine.stream(("python3", "-c", WRITER)), 1.5, 2 * SLOTS):
             if number > 0:
                 last = number
@@ -221,9 +223,9 @@ def test_a_stopped_rebuild_resumes_where_it_was(rig: Rig, level: str, members: i
     spec = rig.create(level, members)
     before, victim = rig.fill(), spec.members[1]
     fail_and_remove(rig.lab, NAME, victim)
-    rig.limit_sync(CRAWLING_KIB)
+    rig.hold_sync(HELD_AT_BYTES)
     rig.lab.execute(operations.add(NAME, victim, erase_first=True))
-    halfway = rig.wait(lambda status: bool(status.sync_progress and status.sync_progress.fraction > 0.2), "progress")
+    halfway = rig.wait_for_held_sync(HELD_AT_BYTES)
     rig.lab.execute(operations.stop(NAME))
     rig.lab.execute(operations.assemble(NAME, spec.members))
     assert rig.status.degraded_count == 1
