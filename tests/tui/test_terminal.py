@@ -316,10 +316,13 @@ def test_an_unrequested_size_report_is_ignored(opened: Callable[..., AppWindow],
     window.output = b""
     window.type(b"9")
     window.shows(b"Drills")
-    window.read(1.0)
-    rows = [int(row) for row in re.findall(rb"\x1b\[([0-9]+);[0-9]+H", window.output)]
-    assert rows
-    assert (max(rows) > 40) == reports_sizes
+
+    def lowest_row() -> int:
+        return max(int(row) for row in re.findall(rb"\x1b\[([0-9]+);[0-9]+H", window.output))
+
+    window.until(lambda: lowest_row() >= (90 if reports_sizes else 40), "the whole screen is painted")
+    window.quiet(1.0)
+    assert lowest_row() == (90 if reports_sizes else 40)
 
 
 def test_a_signal_in_the_middle_of_a_paste_is_obeyed(opened: Callable[..., AppWindow]) -> None:

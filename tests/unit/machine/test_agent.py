@@ -104,9 +104,11 @@ def test_a_character_cut_in_two_stays_whole(machine: Machine) -> None:
 
 def test_all_output_of_an_ended_command_arrives(machine: Machine) -> None:
     # A daemon that keeps the pipe open, and more output than one read takes.
-    result = machine.run(["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; sleep 30 & exit 0"])
-    assert len(result.stdout) == 60_000
-    assert result.duration_seconds < 20
+    result = machine.run(["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; sleep 200 & echo \" $!\""])
+    printed, daemon = result.stdout.split()
+    assert printed == "x" * 60_000
+    assert is_running(int(daemon)), "its end was not awaited"
+    os.kill(int(daemon), signal.SIGKILL)
 
 
 PROGRAM = """
