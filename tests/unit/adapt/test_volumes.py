@@ -113,10 +113,8 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
 ) -> None:
     disks = disks_of(*(size / MIB for size in sizes))
     spec = VolumeSpec(disks, rule=rule, chunk_bytes=chunk)
-    try:
-        label = new_label(spec)
-    except SpecError:
-        return
+    # Disks of these sizes always give a volume: nothing is refused here.
+    label = new_label(spec)
     for number, disk in enumerate(disks):
         pieces = sorted(
             (offset, length, device)
@@ -241,7 +239,10 @@ def test_the_newest_label_decides_which_disks_have_failed() -> None:
     (found,) = volumes_in(labels)
     assert found.former_devices == ("/dev/ubd01",)
     assert found.former_nodes == {1: "/dev/ubd01"}
-    assert found in {found}
+    # Equal volumes count as one in a set, although their nodes are in mappings, which have no hash.
+    (again,) = volumes_in(labels)
+    assert again is not found
+    assert {found, again} == {found}
 
 
 def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() -> None:

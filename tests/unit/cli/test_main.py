@@ -45,7 +45,10 @@ def loaded_by(*arguments: str) -> set[str]:
         f"status = run({list(arguments)!r})\nprint('LOADED', *sys.modules)\nsys.exit(status)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
-    return set(done.stdout.rpartition("LOADED")[2].split())
+    assert done.returncode == 0, done.stderr
+    _, mark, names = done.stdout.rpartition("LOADED")
+    assert mark
+    return set(names.split())
 
 
 def test_every_command_that_can_be_loaded_is_listed() -> None:

@@ -335,6 +335,31 @@ def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
     assert len(found["files"]) in (0, 5)
 
 
+def test_every_page_of_an_extent_is_in_the_file_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ioctl(_fd: int, _number: int, answer: bytearray, _mutate: bool) -> int:
+        struct.pack_into("=L", answer, 20, 1)
+        last = 1
+        extents_program.EXTENT.pack_into(
+            answer, extents_program.HEAD.size, 0, 8 * PAGE_BYTES, 5 * PAGE_BYTES, 0, 0, last, 0, 0, 0
+        )
+        return 0
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("fcntl.ioctl", ioctl)
+    assert disks_program.mapped({"place": str(tmp_path)})["files"] == [8, 9, 10, 11, 12]
+
+
+def test_a_file_system_that_does_not_tell_where_its_files_are_gives_an_empty_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ioctl(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("fcntl.ioctl", ioctl)
+    assert disks_program.mapped({"place": str(tmp_path)}) == {"files": [], "folders": []}
+
+
 def test_extents_that_were_reported_before_a_failure_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ioctl(_fd: int, _number: int, answer: bytearray, _mutate: bool) -> int:
         if extents_program.HEAD.unpack_from(answer)[0]:

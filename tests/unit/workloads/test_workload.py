@@ -274,22 +274,28 @@ PIECES = st.sampled_from(
     [*WORDS, "include OUT", "x" * 600, "=", " ", "'", '"', "\\", "${HOME}", "rw=write", "write_bw_log=OUT"]
 )
 
+PLAYED = ("bs=4k\nrw=write\n", "[b]\nfilename={filename}\nsize=64k\nioengine=sync\n")
+"""Texts that fio must accept."""
+
 
 @given(st.lists(PIECES | st.text(max_size=5), max_size=12).map("".join))
 @example(f"{LONG}exec_prerun=touch OUT\n")
 @example("bs=4k #\nexec_prerun=touch OUT")
+@example(PLAYED[0])
+@example(PLAYED[1])
 def test_whatever_passes_makes_fio_open_nothing_but_its_target(
-    tmp_path_factory: pytest.TempPathFactory, text: str
+    tmp_path_factory: pytest.TempPathFactory, more: str
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "fio"
     folder.mkdir(exist_ok=True)
     target = folder / "target"
     target.write_bytes(b"\0" * 65536)
     out = folder / "out"
-    text = f"[a]\nfilename={target}\nsize=64k\n{text}".replace("OUT", str(out)).replace("{filename}", str(target))
+    text = f"[a]\nfilename={target}\nsize=64k\n{more}".replace("OUT", str(out)).replace("{filename}", str(target))
     if next(job_problems(text, {"filename": (str(target),)}), None) is not None:
+        assert more not in PLAYED
         return
-    subprocess.run(
+    done = subprocess.run(
         ["fio", "--output=/dev/null", "-"],
         input=text,
         text=True,
@@ -298,3 +304,6 @@ def test_whatever_passes_makes_fio_open_nothing_but_its_target(
         timeout=PATIENCE_SECONDS,
     )
     assert list(folder.iterdir()) == [target]
+    if more in PLAYED:
+        # A job that fio refuses would open nothing, whatever it says.
+        assert done.returncode == 0, done.stderr
