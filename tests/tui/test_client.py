@@ -98,10 +98,18 @@ def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(slow_lab: 
                 seen.append(slow_lab.has_closed.is_set())
                 slow_lab.has_closed.clear()
 
+    is_waiting = threading.Event()
+    settled = slow_lab.client._is_settled
+    wait = settled.wait
+
+    def noted(timeout: float | None = None) -> bool:
+        is_waiting.set()
+        return wait(timeout)
+
+    settled.wait = noted  # type: ignore[method-assign]
     working = threading.Thread(target=work)
     working.start()
-    # Long enough for the work to finish if nothing made it wait.
-    working.join(0.3)
+    until(lambda: is_waiting.is_set() or seen, "the work waits")
     assert seen == []
     slow_lab.may_open.set()
     working.join(PATIENCE_SECONDS)

@@ -172,7 +172,15 @@ async def test_a_sweep_that_cannot_run_is_shown_with_the_reason(
 
 
 async def test_without_the_part_there_are_no_sweeps(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.sweeps.extension", lambda _kind: None)
+    is_asked = threading.Event()
+
+    def extension(_kind: type) -> None:
+        is_asked.set()
+
+    def is_answered() -> bool:
+        return is_asked.is_set() and "sweeps" not in {thread.name for thread in threading.enumerate()}
+
+    monkeypatch.setattr("tui.sweeps.extension", extension)
     async with start() as user:
-        await user.pilot.pause(0.2)
+        await user.until(is_answered, "the list would be there")
         assert not [option.id for option in user.find(OptionList).options if (option.id or "").startswith("sweep-")]

@@ -55,6 +55,7 @@ from lab.host.files import ALONE, locked
 from lab.machine import Host, parse_target
 from lab.store import LATEST, LOCK_NAME, Journal, RunFolders
 from tests.unit.disks import machines
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 Rule = Callable[[FaultHistory], str]
 """Returns the kind of difference that a history shows, empty for none."""
@@ -354,13 +355,40 @@ def test_a_failure_without_the_planted_bug_is_no_find_and_the_hunt_continues(pla
     assert any(f"seed {first}: {KIND}: also shown without the planted bug" in text for text in notices)
 
 
-def test_of_two_simultaneous_findings_of_workers_one_is_stored(played: PlayedByRule) -> None:
-    both, waiting = threading.Barrier(2, timeout=30), {1, 21}
-    played.planted, played.rule = 3, lambda _: KIND
+class NotedLock:
+    """A lock that says whether a thread has had to wait for it."""
 
-    def control(_history: FaultHistory) -> str:
-        # While the kernel without the bug is tried, the other worker has long found its own.
-        time.sleep(0.3)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.has_made_wait = False
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.has_made_wait = True
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_of_two_simultaneous_findings_of_workers_one_is_stored(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, waiting = threading.Barrier(2, timeout=PATIENCE_SECONDS), {1, 21}
+    played.planted, played.rule = 3, lambda _: KIND
+    hunt, tried = NotedLock(), []
+    complete = Campaign.__post_init__
+
+    def with_noted_lock(self: Campaign) -> None:
+        complete(self)
+        self._hunt = hunt  # type: ignore[assignment]
+
+    monkeypatch.setattr(Campaign, "__post_init__", with_noted_lock)
+
+    def control(history: FaultHistory) -> str:
+        # While the kernel without the bug is tried, the other worker has found its own, and waits or tries it too.
+        tried.append(history.seed)
+        wait_until(lambda: hunt.has_made_wait or len(tried) == 2)
         return ""
 
     def wait_once(history: FaultHistory) -> None:

@@ -42,6 +42,20 @@ class FarEnd:
         request: dict[str, Any] = json.loads(line)
         return request
 
+    def is_blocked(self) -> Callable[[], bool]:
+        """Watch the channel: the result says whether a sender has found no room, so that it waits for a receipt."""
+        found_none = threading.Event()
+        state = self.channel._state
+        wait_for = state.wait_for
+
+        def noted(has_room: Callable[[], object], timeout: float | None = None) -> object:
+            if not has_room():
+                found_none.set()
+            return wait_for(has_room, timeout)
+
+        state.wait_for = noted  # type: ignore[method-assign,assignment]
+        return found_none.is_set
+
     def hang_up(self) -> None:
         os.close(self.answers_fd)
         self.answers_fd = -1
@@ -116,8 +130,9 @@ def test_a_forged_receipt_does_not_enlarge_the_window(far: FarEnd, size: object)
             far.channel.request("write", text="x" * 10_000)
 
     sender = threading.Thread(target=send)
+    is_blocked = far.is_blocked()
     sender.start()
-    time.sleep(0.2)
+    wait_until(lambda: is_blocked() or not sender.is_alive())
     assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
     far.channel.close()
     sender.join(PATIENCE_SECONDS)
@@ -183,9 +198,10 @@ def test_a_long_request_waits_for_receipts(far: FarEnd) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_many_small_requests_never_overrun_the_line(far: FarEnd) -> None:
     requests = [threading.Thread(target=far.channel.request, args=("read" * 100,)) for _ in range(40)]
+    is_blocked = far.is_blocked()
     for request in requests:
         request.start()
-    requests[0].join(0.2)
+    wait_until(lambda: is_blocked() or not any(request.is_alive() for request in requests))
     assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
     far.channel.hang_up()
     for request in requests:
