@@ -190,7 +190,7 @@ def test_no_program_of_the_guest_outlives_its_kernel(
         monkeypatch.setattr(*PATIENT_CLIENT)
     with open_machine(kernel_target(), host_at(state), embedded=EmbeddedOptions(layers=layers)) as machine:
         machine.stream(["python3", "-c", FORKING])
-        machine.run(["sleep", "0.5"])
+        wait_until(lambda: machine.run(["pgrep", "-x", "sleep"], check=False).status == 0)
         record = record_of(state)
         for victim in victims:
             os.kill(record[victim], signal.SIGKILL)

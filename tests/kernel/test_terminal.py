@@ -158,8 +158,9 @@ def test_raidlab_shell_passes_the_status_on_and_follows_the_window(tmp_path: Pat
 
 def test_raidlab_shell_has_a_way_out(tmp_path: Path) -> None:
     with shell_in_a_window(tmp_path) as window:
-        window.type("trap '' INT HUP; sleep 1000\r")
-        time.sleep(0.5)
+        # The line that is typed does not contain the word that is printed.
+        window.type("trap '' INT HUP; echo hel''d; sleep 1000\r")
+        window.shows(b"held")
         window.type("\r~.")
         assert window.end() == 1
         assert_given_back(window, tmp_path)
