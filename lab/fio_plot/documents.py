@@ -101,7 +101,8 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     try:
         document: Any = msgspec.json.decode(text)
         if cell.figures.window_begin_seconds is not None:
-            document = _of_interval(*document, cell.figures)
+            begin, end = document
+            document = _of_interval(begin, end, cell.figures)
             text = msgspec.json.encode(document).decode()
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
