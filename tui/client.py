@@ -201,7 +201,7 @@ class LabClient:
             self.start()
 
     def close(self) -> None:
-        """Close the lab and wait until it is closed. A machine that is still starting finishes its start first."""
+        """Close the lab and wait until it is closed. If a machine is still starting, it finishes starting first."""
         with self._lock:
             self._is_closing, thread = True, self._thread
             self._is_settled.set()

@@ -472,7 +472,7 @@ def _resumes(argv: Sequence[str]) -> bool:
 def _chooses_target(argv: Sequence[str], target: str) -> bool:
     """Whether the command needs no ``--on``, because it names its target or runs on machines of its own.
 
-    Sweeps run on machines of their own. So do resumed results, if raidlab would choose a target like ``target`` by
+    Sweeps run on machines of their own. So do resumed runs, if raidlab would choose a target like ``target`` by
     itself.
     """
     # What follows "--" is a command for the machine.

@@ -47,6 +47,6 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         session.rescan()
         if result.status:
             raise LabError(
-                f"the line exited with status {result.status}: {self.line}",
+                f"the shell line ended with exit status {result.status}: {self.line}",
                 hint=f"it printed: {result.output.strip()[-_SHOWN_CHARACTERS:] or 'nothing'}",
             )

@@ -744,7 +744,7 @@ class Volume(Array):
         if not places:
             raise ArrayError(
                 f"no disk of {self.name} has failed, and one more disk would change its whole layout",
-                hint="create a new array with all disks, and copy the data",
+                hint="copy the data elsewhere, then create a new array with all the disks and copy the data back",
             )
         size = self.arrays.lab.disk(self.arrays.node(disk)).size_bytes
         fitting = [each for each in places if each.size_bytes <= size]

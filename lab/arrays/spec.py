@@ -166,10 +166,12 @@ class Spec(ABC):
         """Raise one SpecError that lists all problems, if there are any."""
         problems = self.problems()
         if len(problems) == 1:
-            raise SpecError(f"array {self.name}: {problems[0]}", hint="change this, then try again")
+            raise SpecError(f"array {self.name}: {problems[0]}", hint="fix this problem, then try again")
         if problems:
             lines = "".join(f"\n  - {problem}" for problem in problems)
-            raise SpecError(f"array {self.name}: {len(problems)} problems:{lines}", hint="change these, then try again")
+            raise SpecError(
+                f"array {self.name}: {len(problems)} problems:{lines}", hint="fix these problems, then try again"
+            )
 
     @abstractmethod
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:

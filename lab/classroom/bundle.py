@@ -192,7 +192,7 @@ def export_results(
     if len(practice) > MOST_PRACTICE:
         raise ResultError(
             f"a bundle holds at most {MOST_PRACTICE} lessons and drills, but there are {len(practice)}",
-            hint=f"move old ones out of '{store.root.parent / DRILLS}'",
+            hint=f"move old drills out of '{store.root.parent / DRILLS}'",
         )
     results = {result_id: dict(files_of(store, store.load(result_id))) for result_id in ids}
     with store.runs.changing():

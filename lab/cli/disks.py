@@ -352,10 +352,10 @@ def _require_blank_image(folder: LabFolder, spec: DiskSpec) -> None:
     contents = [f"is a member of array {superblock.array_name}"] if superblock else []
     contents += [f"carries {', '.join(types)}"] if types else []
     if contents:
-        destroy = "'raidlab array destroy' removes the array, " if superblock or VOLUME_LABEL in types else ""
+        destroy = "'raidlab array destroy' removes the array; " if superblock or VOLUME_LABEL in types else ""
         raise DeviceRefused(
             f"{spec.name} {' and '.join(contents)}",
-            hint=f"{destroy}'raidlab disks reset {spec.name}' makes a disk blank",
+            hint=f"{destroy}'raidlab disks reset {spec.name}' makes this disk blank",
         )
 
 

@@ -1,7 +1,7 @@
 """Plans that create lab disks on a machine and remove them again. This module changes nothing itself.
 
 The spindles of a virtual machine are backed by its lab disks, because they would not fit in memory, and would lose
-their data there. In virtual time, the embedded kernel's spindles are drives of the lab's own driver
+their data there. In virtual time, the embedded kernel's spindles are provided by the lab's own driver
 (provision/kernel/driver/lab_drive_kern.c, which documents its commands). On a stock kernel, a program on the machine
 takes the driver's place (lab/disks/served_drives.py).
 """

@@ -737,8 +737,9 @@ class DrillDesk:
 
 
 def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) -> None:
-    """End a drill in the folder of its lab. The disks are not changed, but are recorded as leftovers of the drill.
+    """Remove the open drill and its arrival script from the lab's folder.
 
+    The disks are not changed, but are recorded as leftovers of the drill.
     ``now`` contains those of their current superblocks that are known.
     """
     uuids = {plain_uuid(picture.uuid) for picture in (*case.record.before.values(), *now.values()) if picture.uuid}

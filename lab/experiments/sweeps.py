@@ -130,7 +130,7 @@ class SweepDesk(ABC):
 
 
 class Sweeping(NamedTuple):
-    """Sweeps, each of which measures one experiment over many combinations."""
+    """Sweeps, each of which runs one experiment with many combinations of settings."""
 
     desk: Callable[[Target, Host], SweepDesk]
     """Returns the desk. If the target is an embedded kernel, its kind of time is used; other targets are ignored."""

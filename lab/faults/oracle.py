@@ -1,6 +1,6 @@
 """The oracle for an open lab: it writes files of known content to a file system, and judges them by a stored ledger.
 
-A later process can continue its ledger.
+A later process can continue the ledger.
 """
 
 from __future__ import annotations

@@ -342,7 +342,9 @@ class Channel:
             try:
                 loss = self._explain_loss()
             except Exception as error:  # a failed explanation must not leave a caller waiting
-                loss = MachineLost(f"the machine was lost, for an unknown reason: {error!r}", hint=RUN_AGAIN)
+                loss = MachineLost(
+                    f"the machine was lost for an unknown reason (finding the reason failed: {error!r})", hint=RUN_AGAIN
+                )
         with self._state:
             self._loss = loss = self._loss or loss
             waiting = list(self._pending.values())

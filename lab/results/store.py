@@ -96,7 +96,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
             self._held = held.pop_all()
 
     def add(self, entry: Entry, *, timeline: Timeline | None = None) -> Entry:
-        """Store one finished cell or rebuild durably, and return it as stored, with its document in a separate file.
+        """Durably store one finished cell or rebuild, and return it as stored, with its document in a separate file.
 
         Raises ResultError if the entry cannot be stored, which leaves the record unchanged.
         """
@@ -616,7 +616,8 @@ def _is_known(store: ResultStore, record: ResultRecord) -> bool:
     if store.load(record.id) == record:
         return True
     raise ResultError(
-        f"a different result '{record.id}' is stored here", hint=f"delete it first: raidlab results delete {record.id}"
+        f"a different result with the id '{record.id}' is already stored here",
+        hint=f"delete it first: raidlab results delete {record.id}",
     )
 
 

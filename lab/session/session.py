@@ -123,7 +123,7 @@ def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str,
     if len(files) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(files)} file disks are too many; the embedded kernel supports at most {MAX_UBD_DISKS}",
-            hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
+            hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks instead",
         )
     if rams := [spec for spec in listed if spec.kind is DiskKind.RAM]:
         ram_attachments(rams)
@@ -181,7 +181,10 @@ def store_arrival(folder: Path, arrival: Arrival | None) -> None:
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
-    """Write the files and run the script. Commands in it may fail as part of the scenario. The machine may be lost."""
+    """Write the files and run the script. Commands in it may fail as part of the scenario.
+
+    Raises MachineLost if the machine is lost.
+    """
     if arrival.files:
         folders = sorted({path.rpartition("/")[0] for path in arrival.files})
         programs = [path for path, text in arrival.files.items() if text.startswith("#!")]

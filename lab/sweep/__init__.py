@@ -1,1 +1,1 @@
-"""Sweeps. Each measures one experiment for many combinations of settings, in parallel on a cluster."""
+"""Sweeps. Each runs one experiment with many combinations of settings, in parallel on a cluster."""

@@ -1,4 +1,4 @@
-"""``raidlab sweep`` measures one experiment for many combinations of settings, several of them in parallel."""
+"""``raidlab sweep`` runs one experiment with many combinations of settings, several of them in parallel."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     if others := ", ".join(sorted(set(request.target.options) - {"time"})):
         raise SpecError(
             f"a sweep starts its own machines, so {request.target} cannot set {others}",
-            hint="set only the option time, and give kernels on the kernel axis",
+            hint="set only the 'time' option, and give kernels on the kernel axis",
         )
     found = combinations(sweep, _part(request, 0.0, 0.3))
     is_virtual = _is_virtual(sweep, found, request)

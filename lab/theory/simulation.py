@@ -149,7 +149,7 @@ class Requests(ABC):
 
 
 class FixedRequests(Requests):
-    """Requests to a bare disk, to RAID 0, or of full stripes of RAID 4, 5 and 6.
+    """Requests to a bare disk or to RAID 0, and requests for full stripes of RAID 4, 5 and 6.
 
     Only the place of a request determines its member I/Os.
     """

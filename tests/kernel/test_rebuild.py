@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 # Three large disks for the bitmap: mdadm uses one bit for 64 MiB, so on the others there would be only one region.
 DISKS = (*file_disks(5, 24), *specs(3, DiskKind.FILE, size_bytes=384 * MIB, first=6))
 HELD_BACK_KIB = 8 * KIB
-"""A whole member takes some seconds at this speed."""
+"""A whole member takes several seconds at this speed."""
 CRAWLING_KIB = 2 * KIB
 """Slow enough that the test sees the middle of a rebuild, even if its looks are delayed."""
 HELD_AT_BYTES = 12 * MIB

@@ -1,4 +1,4 @@
-"""When md counts as idle: at once if no sync is due, otherwise only after some seconds."""
+"""When md counts as idle: at once if no sync is due, otherwise only after several seconds."""
 
 from __future__ import annotations
 
