@@ -61,7 +61,7 @@ def _global_options(
         str | None, Parameter(help="Machine: uml:, qemu:, local:, ssh:HOST or vagrant: [env: RAIDLAB_ON].")
     ] = None,
     json: Annotated[bool, flag("Print data as JSON.")] = False,
-    quiet: Annotated[bool, flag("Print only data and errors.", "--quiet", "-q")] = False,
+    quiet: Annotated[bool, flag("Print only data, errors and what files from others may do.", "--quiet", "-q")] = False,
     verbose: Annotated[bool, flag("Print every command that runs on the machine.", "--verbose", "-v")] = False,
     text: Annotated[bool, flag("Run the app in plain lines, for screen readers.")] = False,
 ) -> tuple[str, ...]:

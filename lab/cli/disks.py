@@ -234,7 +234,7 @@ def reset(
 
 
 def _slow(context: Context, action: Slow, *, plan: bool = False) -> None:
-    _act(context, action.plan, "pace changed", action.disk, plan=plan)
+    _act(context, action.plan, "speed changed", action.disk, plan=plan)
 
 
 add_verbs(app, (Slow,), _slow)

@@ -148,7 +148,7 @@ def raw(name: str, file: str) -> None:
 def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip, or with --fio-plot the folder.")],
-    fio_plot: Annotated[bool, flag("Write folders of fio's output for fio-plot.")] = False,
+    fio_plot: Annotated[bool, flag("Write folders of fio's figures for fio-plot.")] = False,
     practice: Annotated[
         bool, flag("Also export lessons and finished drills. Without NAMES, export only these.")
     ] = False,

@@ -189,10 +189,10 @@ class DrillStatus(ClosedLabVerb, frozen=True, kw_only=True):
 
 
 class DrillHint(ClosedLabVerb, frozen=True, kw_only=True):
-    """Show one more hint. It costs nothing, but is recorded."""
+    """Show one more hint. It does not affect the verdict, but is recorded."""
 
     words, key, label = "drill hint", "h", "Hint"
-    tooltip = "One more hint; it costs nothing, but is recorded"
+    tooltip = "One more hint; it does not affect the verdict, but is recorded"
 
     def perform_on(self, case: DrillCase, now_utc: str) -> Report:
         from lab.drills.verdict import hint_words
