@@ -528,8 +528,12 @@ class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
 
     file: str
     words: tuple[str, ...] = ()
-    at_least: int | None = None
-    seconds: float = 60.0
+    at_least: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.words and self.at_least is None:
+            raise ValueError("an 'until' step needs 'words' or 'at_least'")
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["until", md_file(self.file), list(self.words), self.seconds, self.at_least], ["state"]]

@@ -11,6 +11,7 @@ the repeat with the median IOPS is exported.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
@@ -34,6 +35,49 @@ from lab.units import KIB
 from lab.workloads.fio_output import JobFigures
 
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")
+_LONGEST_OPTION = 40
+_MIXED = ("randrw", "rw", "readwrite")
+"""Values of fio's option ``rw`` with which fio-plot must be told whether to draw the reads or the writes."""
+
+
+class _Latency(msgspec.Struct, frozen=True):
+    N: int = 0
+    mean: float = 0.0
+    stddev: float = 0.0
+
+
+class _Direction(msgspec.Struct, frozen=True):
+    total_ios: int = 0
+    iops_samples: int = 0
+    iops_mean: float = 0.0
+    iops_stddev: float = 0.0
+    lat_ns: _Latency = _Latency()
+    clat_ns: _Latency = _Latency()
+
+    @property
+    def iops(self) -> _Latency:
+        """The samples of the IOPS, in the form of a latency."""
+        return _Latency(self.iops_samples, self.iops_mean, self.iops_stddev)
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    jobname: str
+    options: dict[str, str] = msgspec.field(name="job options")
+    read: _Direction = _Direction()
+    write: _Direction = _Direction()
+    usr_cpu: float = 0.0
+    sys_cpu: float = 0.0
+    latency_ns: dict[str, float] = {}
+    latency_us: dict[str, float] = {}
+    latency_ms: dict[str, float] = {}
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What fio-plot reads of one of fio's documents."""
+
+    jobs: tuple[_Job]
+    version: str = msgspec.field(name="fio version", default="")
+    options: dict[str, str] = msgspec.field(name="global options", default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +143,36 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         raise ResultError("fio's document was not stored, or fio was not used", hint="show the result as a report")
     text = each.read_file(cell.raw_file)
     try:
-        document: Any = msgspec.json.decode(text)
         if cell.figures.window_begin_seconds is not None:
-            begin, end = document
-            document = _of_interval(begin, end, cell.figures)
-            text = msgspec.json.encode(document).decode()
-        job, common = document["jobs"][0], document.get("global options", {})
-        options = {**common, **job["job options"]}
-    except (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError, AttributeError, ArithmeticError):
-        raise ResultError("another fio process read the written data back, or the document is damaged") from None
-    missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
-    if missing:
-        raise ResultError(f"the document of {document.get('fio version', 'fio')} lacks {', '.join(missing)}")
+            begin, end = msgspec.json.decode(text, type=tuple[_Document, _Document])
+            text = json.dumps(_of_interval(begin, end, cell.figures), allow_nan=False)
+        else:
+            end = msgspec.json.decode(text, type=_Document)
+    except (msgspec.MsgspecError, ValueError, RecursionError, ArithmeticError):
+        raise ResultError("the written data were read back by another fio, or the document is damaged") from None
+    options = {**end.options, **end.jobs[0].options}
+    if missing := [name for name in _NEEDED if name not in options]:
+        raise ResultError(f"the document of {end.version or 'fio'} lacks {', '.join(missing)}")
+    if long := [name for name in _NEEDED if len(options[name]) > _LONGEST_OPTION]:
+        raise ResultError(f"the document has a value of {', '.join(long)} that is too long")
     if any(digits(options[name]) is None for name in ("iodepth", "numjobs")):
         raise ResultError("its iodepth or numjobs is not a number")
     return options, text
 
 
-def _of_interval(begin: Any, end: Any, figures: JobFigures) -> dict[str, Any]:
-    """Return a document with what fio-plot reads, for the I/Os between two of fio's cumulative documents.
+def _of_interval(begin: _Document, end: _Document, figures: JobFigures) -> dict[str, Any]:
+    """Return a document with what fio-plot reads, of the I/Os between two of fio's cumulative documents.
 
-    IOPS, bandwidth and mean latency are those of the record. CPU times are those of the whole run, as in the record.
+    IOPS, bandwidth and mean latency are those of the record. CPU times are of the whole run, as in the record. Raises
+    ValueError or ArithmeticError if a number is not plausible.
     """
-    before, after = begin["jobs"][0], end["jobs"][0]
-    job = {name: after[name] for name in ("jobname", "job options", "usr_cpu", "sys_cpu")}
+    (before,), (after,) = begin.jobs, end.jobs
+    jobs = max(digits({**end.options, **after.options}.get("numjobs", "")) or 1, 1)
+    job = {"jobname": after.jobname, "job options": after.options, "usr_cpu": after.usr_cpu, "sys_cpu": after.sys_cpu}
     for way, section in figures.sections.items():
-        latency = "lat_ns" if section.latency_kind == "total" else "clat_ns"
+        earlier, later = ((one.read if way == "read" else one.write) for one in (before, after))
+        has_total = section.latency_kind == "total"
+        latencies = (earlier.lat_ns, later.lat_ns) if has_total else (earlier.clat_ns, later.clat_ns)
         job[way] = {
             "io_bytes": section.io_bytes,
             "total_ios": section.total_ios,
@@ -132,38 +180,39 @@ def _of_interval(begin: Any, end: Any, figures: JobFigures) -> dict[str, Any]:
             "bw_bytes": round(section.bandwidth_bytes_per_second),
             "bw": round(section.bandwidth_bytes_per_second / KIB),
             "iops": section.iops,
-            "iops_stddev": _deviation(before[way], after[way], "iops_samples", "iops_mean", "iops_stddev"),
-            "lat_ns": {
-                "mean": section.mean_seconds * 1e9,
-                "stddev": _deviation(before[way][latency], after[way][latency], "N", "mean", "stddev"),
-            },
+            "iops_stddev": _deviation(earlier.iops, later.iops, jobs),
+            "lat_ns": {"mean": section.mean_seconds * 1e9, "stddev": _deviation(*latencies)},
         }
-    job |= {name: _shares(before, after, name) for name in ("latency_ns", "latency_us", "latency_ms")}
-    return {"fio version": end["fio version"], "global options": end.get("global options", {}), "jobs": [job]}
+    counts = before.read.total_ios + before.write.total_ios, after.read.total_ios + after.write.total_ios
+    for name in ("latency_ns", "latency_us", "latency_ms"):
+        job[name] = _shares(getattr(before, name), getattr(after, name), *counts)
+    return {"fio version": end.version, "global options": end.options, "jobs": [job]}
 
 
-def _deviation(before: Any, after: Any, count: str, mean: str, deviation: str) -> float:
+def _deviation(before: _Latency, after: _Latency, jobs: int = 1) -> float:
     """Return the standard deviation of the samples between two documents, or 0 if there are fewer than two samples.
 
     The documents have the count, mean and standard deviation of all samples so far, from which the sums of squares
-    follow (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances").
+    follow (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"). For
+    several ``jobs`` in one report, fio adds their means of the IOPS, unlike those of latencies (sum_stat() in stat.c).
     """
-    earlier, later = before[count], after[count]
-    new = later - earlier
+    new = after.N - before.N
     if new < 2:
         return 0.0
-    new_mean = (after[mean] * later - before[mean] * earlier) / new
-    squares = [each[deviation] ** 2 * max(each[count] - 1, 0) for each in (before, after)]
-    between = (new_mean - before[mean]) ** 2 * earlier * new / later
+    new_mean = (after.mean * after.N - before.mean * before.N) / new
+    squares = [each.stddev**2 * max(each.N - 1, 0) for each in (before, after)]
+    between = ((new_mean - before.mean) / jobs) ** 2 * before.N * new / after.N
     return math.sqrt(max(squares[1] - squares[0] - between, 0.0) / (new - 1))
 
 
-def _shares(before: Any, after: Any, name: str) -> dict[str, float]:
-    """Return the share of each range of latencies, in per cent of the I/Os between two documents."""
-    earlier, later = (sum(job[way]["total_ios"] for way in ("read", "write")) for job in (before, after))
+def _shares(before: dict[str, float], after: dict[str, float], earlier: int, later: int) -> dict[str, float]:
+    """Return the share of each range of latencies, in percent of the I/Os between two documents.
+
+    ``earlier`` and ``later`` are the numbers of I/Os until each document.
+    """
     return {
-        limit: max(0.0, (share * later - before[name].get(limit, 0.0) * earlier) / (later - earlier))
-        for limit, share in after[name].items()
+        limit: max(0.0, (share * later - before.get(limit, 0.0) * earlier) / (later - earlier))
+        for limit, share in after.items()
     }
 
 
@@ -177,11 +226,13 @@ def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
             place.setdefault(str(path.parent), set()).add(depth)
     for (way, jobs, block), folders in found.items():
         common = sorted(set.intersection(*folders.values()), key=int)
-        if common:
-            several = len(folders) > 1
-            depths = common[:1] if several else common
-            shown = ("-r", way, "-C" if several else "-l", "-d", *depths, "-n", jobs)
-            yield shlex.join(("fio-plot", "-i", *folders, "-T", f"{way} {block}", *shown))
+        several = len(folders) > 1
+        depths = common[:1] if several else common
+        shown = ("-r", way, "-C" if several else "-l", "-d", *depths, "-n", jobs)
+        for direction in ("read", "write") if way in _MIXED else ("",):
+            title, chosen = (f"{way} {block}, {direction}s", ("-f", direction)) if direction else (f"{way} {block}", ())
+            if common:
+                yield shlex.join(("fio-plot", "-i", *folders, "-T", title, *shown, *chosen))
 
 
 def export(names: Sequence[str], folder: Path) -> None:

@@ -124,8 +124,10 @@ def test_verify_under_load_notices_damage_behind_mds_back(rig: Rig) -> None:
         rig.wait(lambda _: rig.written_bytes(DEVICE) > written, "the load to write")
         damaging = rig.lab.machine.stream(("sh", "-c", damage), is_aside=True)
         # fio ends with the first block that differs.
-        rig.wait(lambda _: load._outcome.done(), "the load to end")
-        damaging.stop()
+        try:
+            rig.wait(lambda _: load._outcome.done(), "the load to end")
+        finally:
+            damaging.stop()
         with pytest.raises(WorkloadError, match="data differ from what was written"):
             load.stop(recorder.between)
 

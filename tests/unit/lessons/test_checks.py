@@ -197,7 +197,7 @@ FAILS: list[tuple[Check, CheckedState, str]] = [
     (check("event.seen", event="degraded"), happened("degraded", "md1", ""), "has not occurred on md0"),
     (check("result.saved", measure="m"), lab_state(), "has not finished"),
     (ratio(at_least=3), lab_state(), "has not finished"),
-    (ratio(at_least=3), measured(FOUR_TIMES[0]), "lacks a or b"),
+    (ratio(at_least=3), measured(FOUR_TIMES[0]), "has no figure for a or for b"),
     (ratio(at_least=5), measured(*FOUR_TIMES), "ratio 4"),
     (ratio(at_most=3), measured(*FOUR_TIMES), "a 300 IOPS, b 75 IOPS: ratio 4"),
     (ratio(at_least=3, at_most=5), measured(*PAUSED), "ratio 7.5"),

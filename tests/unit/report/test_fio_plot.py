@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,44 +46,79 @@ def test_documents_lie_where_bench_fio_puts_them(tmp_path: Path) -> None:
     ]
 
 
-def cumulative(latencies: list[int], iops: list[int]) -> str:
-    """A document of fio after I/Os with these latencies in nanoseconds, and samples of the IOPS."""
+def cumulative(latencies: list[int], iops: list[int], jobs: int = 1, **changed: Any) -> str:
+    """A document of fio after I/Os with these latencies in nanoseconds, with samples of the IOPS of each of its jobs.
+
+    fio adds the samples, the means and the squares of the jobs' IOPS.
+    """
     micro = sum(each < 1_000_000 for each in latencies) / len(latencies) * 100
+    squares = jobs * statistics.variance(iops) * (len(iops) - 1)
     read = {
         "total_ios": len(latencies),
-        "iops_samples": len(iops),
-        "iops_mean": statistics.fmean(iops),
-        "iops_stddev": statistics.stdev(iops),
+        "iops_samples": jobs * len(iops),
+        "iops_mean": jobs * statistics.fmean(iops),
+        "iops_stddev": math.sqrt(squares / (jobs * len(iops) - 1)),
         "lat_ns": {
             "N": len(latencies),
             "mean": statistics.fmean(latencies),
             "stddev": statistics.stdev(latencies),
         },
     }
-    made = json.loads(document("randread"))
+    made = json.loads(document("randread", numjobs=str(jobs)))
     made["jobs"][0] |= {"read": read, "write": {"total_ios": 0}, "usr_cpu": 1.5, "sys_cpu": 2.5}
-    made["jobs"][0] |= {"latency_ns": {}, "latency_us": {"1000": micro}, "latency_ms": {"2": 100 - micro}}
+    made["jobs"][0] |= {"latency_ns": {}, "latency_us": {"1000": micro}, "latency_ms": {"2": 100 - micro}, **changed}
     return json.dumps(made)
 
 
-def test_of_a_measured_interval_only_its_own_ios_count(tmp_path: Path) -> None:
-    warmup, measured_ios = [9_000_000] * 50, [100_000, 300_000, 500_000, 1_500_000]
-    begin, end = cumulative(warmup, [5, 6]), cumulative(warmup + measured_ios, [5, 6, 100, 120, 170])
+def in_interval() -> CellRecord:
+    """A cell whose figures are those between two documents, in the file "a"."""
     one = measured("raid5", "x", 0, 4.0, "a")
     section = msgspec.structs.replace(
         one.figures.sections["read"], mean_seconds=0.0006, bandwidth_bytes_per_second=16384.0, runtime_seconds=1.0
     )
-    figures = msgspec.structs.replace(one.figures, reads=section, window_begin_seconds=0.5)
-    drawn = exported([msgspec.structs.replace(one, figures=figures)], {"a": f"[{begin},{end}]"}, tmp_path)
+    return msgspec.structs.replace(
+        one, figures=msgspec.structs.replace(one.figures, reads=section, window_begin_seconds=0.5)
+    )
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_of_a_measured_interval_only_its_own_ios_count(jobs: int, tmp_path: Path) -> None:
+    warmup, measured_ios = [9_000_000] * 50, [100_000, 300_000, 500_000, 1_500_000]
+    begin, end = cumulative(warmup, [5, 6], jobs), cumulative(warmup + measured_ios, [5, 6, 100, 120, 170], jobs)
+    drawn = exported([in_interval()], {"a": f"[{begin},{end}]"}, tmp_path)
     assert drawn.left_out == ()
     (job,) = json.loads(drawn.files[0].read_text())["jobs"]
     read = job["read"]
     assert (read["iops"], read["bw"], read["runtime"]) == (4.0, 16, 1000)
     assert read["lat_ns"]["mean"] == pytest.approx(statistics.fmean(measured_ios))
     assert read["lat_ns"]["stddev"] == pytest.approx(statistics.stdev(measured_ios))
-    assert read["iops_stddev"] == pytest.approx(statistics.stdev([100, 120, 170]))
+    alone = json.loads(cumulative([1, 2], [100, 120, 170], jobs))["jobs"][0]["read"]
+    assert read["iops_stddev"] == pytest.approx(alone["iops_stddev"])
     assert job["latency_us"]["1000"] == pytest.approx(75)
     assert job["latency_ms"]["2"] == pytest.approx(25)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"latency_us": {"1000": "x"}},
+        {"usr_cpu": "x"},
+        {"latency_ms": {"2": 1.7e308}},
+        {"read": {"total_ios": 10**400, "iops_mean": 1}},
+        {"read": {"total_ios": 50, "lat_ns": {"N": 10**15, "mean": "y"}}},
+    ],
+)
+def test_a_strangers_interval_with_implausible_numbers_is_left_out(changed: dict[str, Any], tmp_path: Path) -> None:
+    begin, end = cumulative([1, 2, 3] * 16, [5, 6]), cumulative([1, 2, 3] * 17, [5, 6, 7], **changed)
+    drawn = exported([in_interval()], {"a": f"[{begin},{end}]"}, tmp_path)
+    assert (drawn.files, len(drawn.left_out)) == ((), 1)
+
+
+def test_reads_and_writes_of_a_mixed_load_are_drawn_apart(tmp_path: Path) -> None:
+    drawn = exported([measured("raid5", "x", 0, 9.0, "a")], {"a": document("randrw")}, tmp_path)
+    assert [line.split(" -T ")[1] for line in commands([drawn])] == [
+        f"'randrw 4k, {way}s' -r randrw -l -d 4 -n 1 -f {way}" for way in ("read", "write")
+    ]
 
 
 @pytest.mark.parametrize(
