@@ -246,7 +246,7 @@ class Array(ArrayOperations):
         return Plan(f"Use {self.name}")
 
     def awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
-        """Return ``plan`` preceded by ``awake``, for a plan that writes superblocks or the array's sysfs files."""
+        """Return ``plan`` preceded by ``awake``, for a change that md ignores while the array is read-auto."""
         return Plan(plan.title, (*self.awake(status).steps, *plan.steps))
 
     def assemble(self, *, force: bool = False, disks: Sequence[str] = ()) -> Plan:

@@ -25,7 +25,7 @@ import msgspec
 
 from lab.cli.context import current, out, out_json
 from lab.errors import LabError, ResultError
-from lab.gates.decoding import digits
+from lab.gates.decoding import decode_json, digits
 from lab.host.files import make_folder, write_file
 from lab.report.collected import Loaded, each_result
 from lab.results.record import HEALTHY
@@ -144,10 +144,10 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     text = each.read_file(cell.raw_file)
     try:
         if cell.figures.window_begin_seconds is not None:
-            begin, end = msgspec.json.decode(text, type=tuple[_Document, _Document])
+            begin, end = decode_json(text, tuple[_Document, _Document])
             text = json.dumps(_of_interval(begin, end, cell.figures), allow_nan=False)
         else:
-            end = msgspec.json.decode(text, type=_Document)
+            end = decode_json(text, _Document)
     except (msgspec.MsgspecError, ValueError, RecursionError, ArithmeticError):
         raise ResultError("the written data were read back by another fio, or the document is damaged") from None
     options = {**end.options, **end.jobs[0].options}
