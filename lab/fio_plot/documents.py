@@ -32,7 +32,7 @@ from lab.results.record import HEALTHY
 from lab.results.rows import Row, rows
 from lab.results.store import ResultStore
 from lab.units import KIB
-from lab.workloads.fio_output import JobFigures
+from lab.workloads.fio_output import FioDirection, FioDocument, FioJob, FioLatency, JobFigures
 
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")
 _LONGEST_OPTION = 40
@@ -40,14 +40,11 @@ _MIXED = ("randrw", "rw", "readwrite")
 """Values of fio's option ``rw`` with which fio-plot must be told whether to draw the reads or the writes."""
 
 
-class _Latency(msgspec.Struct, frozen=True):
-    N: int = 0
-    mean: float = 0.0
+class _Latency(FioLatency, frozen=True):
     stddev: float = 0.0
 
 
-class _Direction(msgspec.Struct, frozen=True):
-    total_ios: int = 0
+class _Direction(FioDirection, frozen=True):
     iops_samples: int = 0
     iops_mean: float = 0.0
     iops_stddev: float = 0.0
@@ -55,28 +52,23 @@ class _Direction(msgspec.Struct, frozen=True):
     clat_ns: _Latency = _Latency()
 
     @property
-    def iops(self) -> _Latency:
-        """The samples of the IOPS, in the form of a latency."""
-        return _Latency(self.iops_samples, self.iops_mean, self.iops_stddev)
+    def iops_statistics(self) -> _Latency:
+        """The statistics of the IOPS samples, in the form of latencies."""
+        return _Latency(N=self.iops_samples, mean=self.iops_mean, stddev=self.iops_stddev)
 
 
-class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    jobname: str
-    options: dict[str, str] = msgspec.field(name="job options")
+class _Job(FioJob, frozen=True):
     read: _Direction = _Direction()
     write: _Direction = _Direction()
-    usr_cpu: float = 0.0
-    sys_cpu: float = 0.0
-    latency_ns: dict[str, float] = {}
-    latency_us: dict[str, float] = {}
-    latency_ms: dict[str, float] = {}
+    latency_ns: dict[str, float] = msgspec.field(default_factory=dict)
+    latency_us: dict[str, float] = msgspec.field(default_factory=dict)
+    latency_ms: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What fio-plot reads of one of fio's documents."""
+class _Document(FioDocument, frozen=True):
+    """A document of fio, with all that fio-plot reads of it."""
 
     jobs: tuple[_Job]
-    version: str = msgspec.field(name="fio version", default="")
     options: dict[str, str] = msgspec.field(name="global options", default_factory=dict)
 
 
@@ -180,7 +172,7 @@ def _of_interval(begin: _Document, end: _Document, figures: JobFigures) -> dict[
             "bw_bytes": round(section.bandwidth_bytes_per_second),
             "bw": round(section.bandwidth_bytes_per_second / KIB),
             "iops": section.iops,
-            "iops_stddev": _deviation(earlier.iops, later.iops, jobs),
+            "iops_stddev": _deviation(earlier.iops_statistics, later.iops_statistics, jobs),
             "lat_ns": {"mean": section.mean_seconds * 1e9, "stddev": _deviation(*latencies)},
         }
     counts = before.read.total_ios + before.write.total_ios, after.read.total_ios + after.write.total_ios
