@@ -1,4 +1,4 @@
-"""Random changes to JSON documents, such as somebody may make who writes to a file of raidlab."""
+"""Random changes to JSON documents, as if another program had written to a file of raidlab."""
 
 from __future__ import annotations
 

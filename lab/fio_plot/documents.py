@@ -37,7 +37,7 @@ from lab.workloads.fio_output import FioDirection, FioDocument, FioJob, FioLaten
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")
 _LONGEST_OPTION = 40
 _MIXED = ("randrw", "rw", "readwrite")
-"""Values of fio's option ``rw`` with which fio-plot must be told whether to draw the reads or the writes."""
+"""Values of fio's option ``rw`` for which fio-plot needs ``-f`` to select the reads or the writes."""
 
 
 class _Latency(FioLatency, frozen=True):

@@ -164,7 +164,7 @@ def main(folder: str) -> None:
     """Start a daemon for each line of JSON, and end all daemons at the end of input."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, _reap)
-    # Whoever ends the keeper this way wants its daemons to end too.
+    # A signal that ends the keeper must also end its daemons.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         while order := sys.stdin.readline():

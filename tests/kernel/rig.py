@@ -105,13 +105,13 @@ class Rig:
         self.lab.execute(plan)
 
     def hold_sync(self, at_bytes: int) -> None:
-        """Let the next sync stand still once it has done so much of each member. md refuses this once it runs."""
+        """Make the next sync stop at this offset of each member. md refuses the setting while a sync is running."""
         self.lab.machine.write(md_path(NAME, "sync_max"), str(at_bytes // 512))
 
     def wait_for_held_sync(self, at_bytes: int) -> ArrayStatus:
         return self.wait(
             lambda status: status.sync_progress is not None and status.sync_progress.done_sectors == at_bytes // 512,
-            f"a sync that stands still at {at_bytes} bytes",
+            f"a sync that has stopped at {at_bytes} bytes",
         )
 
     def written_bytes(self, node: str) -> int:

@@ -31,7 +31,7 @@ HELD_BACK_KIB = 8 * KIB
 CRAWLING_KIB = 2 * KIB
 """Slow enough that the test sees the middle of a rebuild, even if its looks are delayed."""
 HELD_AT_BYTES = 12 * MIB
-"""Where a rebuild stands still until the test goes on: within each member, and a multiple of every chunk."""
+"""The offset in each member at which a rebuild stops until the test continues, a multiple of every chunk size."""
 
 BLOCK_BYTES = 4096
 SLOTS = 512
